@@ -1,0 +1,110 @@
+//! The [`Store`] trait: about a dozen methods, each with its promise.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use crate::error::StoreError;
+use crate::types::{
+    AppendBatch, Appended, Bounds, Capabilities, Entry, Found, PartitionId, PartitionRef, PartitionSize, ReadLimit,
+    TimeKind, TopicInfo, TopicRef, TopicSettings,
+};
+
+/// Future of a store call.
+///
+/// Dropping it does not take the operation back: an append that was started may still land.
+pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
+
+/// Is told when a partition changes. Called from the engine's threads, after the change is visible to reads; must
+/// return at once and must not call back into the engine.
+pub trait GrowthWatcher: Send + Sync {
+    /// Messages of `bytes` frame bytes became readable; `end` is the new end offset.
+    fn grown(&self, partition: &PartitionRef, end: u64, bytes: usize);
+    /// The topic was deleted.
+    fn deleted(&self, topic: &TopicRef);
+}
+
+/// A message engine.
+///
+/// Offsets of a partition are dense, start at 0 and are never given twice. Calls on different partitions do not wait
+/// for each other. No method panics on any input.
+pub trait Store: Send + Sync + 'static {
+    /// Limits and abilities; constant over the life of the store.
+    fn capabilities(&self) -> Capabilities;
+
+    /// Every topic of every stream, internal ones too, in no particular order.
+    ///
+    /// A failure is an error, never an empty list.
+    fn topics(&self) -> StoreFuture<'_, Vec<TopicInfo>>;
+
+    /// The topic of that name as it is now, or `None`.
+    fn topic<'a>(&'a self, stream: &'a str, topic: &'a str) -> StoreFuture<'a, Option<TopicInfo>>;
+
+    /// Creates a topic, and its stream when that is missing. Durable when it returns.
+    ///
+    /// Of two concurrent calls for one name exactly one succeeds; the other gets [`StoreError::Exists`].
+    fn create_topic<'a>(
+        &'a self,
+        stream: &'a str,
+        topic: &'a str,
+        partitions: u32,
+        settings: &'a TopicSettings,
+    ) -> StoreFuture<'a, TopicInfo>;
+
+    /// Deletes this incarnation of a topic with all its messages; durable when it returns. Watchers are told.
+    fn delete_topic<'a>(&'a self, topic: &'a TopicRef) -> StoreFuture<'a, ()>;
+
+    /// Grows a topic to `partitions` in all. Fewer than it has is [`StoreError::Refused`]; as many is success.
+    fn grow_topic<'a>(&'a self, topic: &'a TopicRef, partitions: u32) -> StoreFuture<'a, TopicInfo>;
+
+    /// Replaces the settings of a topic; durable when it returns, in force for the next append.
+    fn update_settings<'a>(&'a self, topic: &'a TopicRef, settings: &'a TopicSettings) -> StoreFuture<'a, TopicInfo>;
+
+    /// Appends a batch: all its messages get consecutive offsets, or none is stored.
+    ///
+    /// At return the batch is as durable as the topic's [`crate::Durability`] says, and readable. Appends to one
+    /// partition are ordered as their offsets say; a call that starts after another one returned lands behind it.
+    fn append<'a>(&'a self, at: &'a PartitionRef, batch: AppendBatch) -> StoreFuture<'a, Appended>;
+
+    /// Reads whole entries from the one that holds offset `from` on, in offset order, up to `limit`.
+    ///
+    /// The first entry may begin before `from`. `from` equal to the end is an empty answer; outside of
+    /// `start..=end` it is [`StoreError::OutOfRange`]. Every entry's checksum was verified; a damaged one is
+    /// [`StoreError::Broken`] when it comes first, and ends the answer otherwise.
+    fn read<'a>(&'a self, at: &'a PartitionRef, from: u64, limit: ReadLimit) -> StoreFuture<'a, Vec<Entry>>;
+
+    /// First message at or behind offset `from` whose time is at or after `time_micros`; `None` when there is none.
+    /// Exact per message, also when times are out of order.
+    fn find<'a>(
+        &'a self,
+        at: &'a PartitionRef,
+        from: u64,
+        time_micros: u64,
+        kind: TimeKind,
+    ) -> StoreFuture<'a, Option<Found>>;
+
+    /// The retained message with the largest time (the first of them); `None` when the partition holds none.
+    fn newest<'a>(&'a self, at: &'a PartitionRef, kind: TimeKind) -> StoreFuture<'a, Option<Found>>;
+
+    /// Offsets of the partition. Cheap: it does no I/O on the embedded store.
+    fn bounds<'a>(&'a self, at: &'a PartitionRef) -> StoreFuture<'a, Bounds>;
+
+    /// Moves the start of the partition up to `before` (clamped to its end) at once and durably; space is freed as
+    /// whole segments become free. Never moves it back. Answers the bounds after it.
+    fn trim<'a>(&'a self, at: &'a PartitionRef, before: u64) -> StoreFuture<'a, Bounds>;
+
+    /// Bytes on disk of each partition of a topic.
+    fn sizes<'a>(&'a self, topic: &'a TopicRef) -> StoreFuture<'a, Vec<PartitionSize>>;
+
+    /// Registers the watcher; there is one, a later call replaces it.
+    fn watch(&self, watcher: Arc<dyn GrowthWatcher>);
+
+    /// Flushes what is unflushed and refuses further calls with [`StoreError::Closed`].
+    fn close(&self) -> StoreFuture<'_, ()>;
+}
+
+/// True when `partition` exists in `info`.
+#[must_use]
+pub fn has_partition(info: &TopicInfo, partition: PartitionId) -> bool {
+    partition < info.partitions
+}

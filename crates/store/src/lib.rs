@@ -1,0 +1,24 @@
+//! What the gateway needs from a message engine, in the engine's own terms: streams, topics, partitions and
+//! messages. There are no Kafka types here, no async runtime, no clock and no random numbers.
+//!
+//! - [`engine`]: the [`Store`] trait and the promise that each method makes
+//! - [`frame`]: the frame block, the contiguous form in which messages travel to and from an engine
+//! - [`types`]: names, identities, settings, limits
+//! - [`error`]: [`StoreError`], the one error enum of this boundary
+//!
+//! It is not an engine: those are `milena-store-embedded` and, later, `milena-store-iggy`.
+
+pub mod engine;
+pub mod error;
+pub mod frame;
+pub mod types;
+
+pub use engine::{GrowthWatcher, Store, StoreFuture};
+pub use error::StoreError;
+pub use types::{
+    AppendBatch, Appended, Bounds, Capabilities, Durability, Entry, Found, PartitionId, PartitionRef, PartitionSize,
+    ProducerSpan, ReadLimit, TimeKind, TopicInfo, TopicRef, TopicSettings,
+};
+
+/// The stream that holds Milena's own state; its topics are never shown to Kafka clients unless asked for.
+pub const INTERNAL_STREAM: &str = "__milena";
