@@ -5,12 +5,18 @@
 //! - [`frame`]: the frame block, the contiguous form in which messages travel to and from an engine
 //! - [`types`]: names, identities, settings, limits
 //! - [`error`]: [`StoreError`], the one error enum of this boundary
+//! - `conformance` (feature `conformance`): the suite that every engine must pass
+//! - `testing` (feature `conformance`): an engine in memory, the reference, with fault hooks
 //!
 //! It is not an engine: those are `milena-store-embedded` and, later, `milena-store-iggy`.
 
+#[cfg(any(test, feature = "conformance"))]
+pub mod conformance;
 pub mod engine;
 pub mod error;
 pub mod frame;
+#[cfg(any(test, feature = "conformance"))]
+pub mod testing;
 pub mod types;
 
 pub use engine::{GrowthWatcher, Store, StoreFuture};

@@ -1,0 +1,49 @@
+//! One partition of the reference engine.
+
+use crate::error::StoreError;
+use crate::frame::Frames;
+use crate::types::{Bounds, Entry, Found, ReadLimit, TimeKind};
+
+#[derive(Default)]
+pub(super) struct PartitionState {
+    pub(super) start: u64,
+    pub(super) end: u64,
+    pub(super) entries: Vec<Entry>,
+}
+
+impl PartitionState {
+    pub(super) fn read(&self, from: u64, limit: ReadLimit) -> Result<Vec<Entry>, StoreError> {
+        let bounds = Bounds { start: self.start, end: self.end };
+        if from < bounds.start || from > bounds.end {
+            return Err(StoreError::OutOfRange { bounds });
+        }
+        let mut bytes = 0;
+        let wanted = self.entries.iter().filter(|entry| entry.base_offset + u64::from(entry.count) > from);
+        Ok(wanted
+            .enumerate()
+            .take_while(|(index, entry)| {
+                bytes += entry.frames.len();
+                bytes <= limit.bytes || (*index == 0 && limit.at_least_one)
+            })
+            .map(|(_, entry)| entry.clone())
+            .collect())
+    }
+
+    pub(super) fn times(&self, from: u64, kind: TimeKind) -> impl Iterator<Item = Found> + '_ {
+        let from = from.max(self.start);
+        let all = self.entries.iter().flat_map(move |entry| {
+            (entry.base_offset..).zip(Frames::new(&entry.frames)).map(move |(offset, frame)| Found {
+                offset,
+                time_micros: match kind {
+                    TimeKind::Origin if frame.origin_micros > 0 => frame.origin_micros,
+                    TimeKind::Origin | TimeKind::Append => entry.append_time_micros,
+                },
+            })
+        });
+        all.filter(move |found| found.offset >= from)
+    }
+
+    pub(super) fn bounds(&self) -> Bounds {
+        Bounds { start: self.start, end: self.end }
+    }
+}
