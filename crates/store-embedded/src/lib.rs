@@ -1,0 +1,62 @@
+//! The embedded engine: a segmented log on local disk.
+//!
+//! ```text
+//! <data folder>/
+//!   lock       held while a process has the folder open
+//!   format     version of this layout
+//!   session    which run of the machine has it open, or that it was closed
+//!   catalog    streams, topics, settings, numbers
+//!   <stream>/<topic>/<partition>/      by number
+//!     <base offset>.log     segment: header and entries
+//!     <base offset>.index   sparse index, derived from the segment
+//!     start                 first retained offset, once it moved
+//! ```
+//!
+//! - `config`: how the store is opened
+//! - `engine`: [`EmbeddedStore`], the [`milena_store::Store`] of this crate; `facade` takes blocking calls off async threads
+//! - `store`, `catalog`, `folder`: topics, and the files at the top of the data folder
+//! - `check`: [`check_data`], every checksum of a folder that is not in use
+//! - `partition`: appends, reads, flushes, recovery
+//! - `segment`, `format`, `index`, `scan`: one segment file and its bytes
+//! - `fs`: the file-system layer; `handles` and `pool` bound open files and reuse buffers
+//!
+//! It knows nothing of Kafka. It does not replicate, compress or compact.
+
+use std::sync::Arc;
+
+use milena_store::{Store, StoreError};
+
+mod catalog;
+mod check;
+mod config;
+mod engine;
+mod env;
+mod facade;
+mod fault;
+mod folder;
+mod format;
+mod fs;
+mod handles;
+mod index;
+mod limits;
+mod partition;
+mod pool;
+mod scan;
+mod segment;
+mod store;
+#[cfg(test)]
+mod tests;
+mod threads;
+
+pub use check::{CheckReport, Problem, check_data};
+pub use config::{Clock, EmbeddedConfig, system_clock};
+pub use engine::EmbeddedStore;
+pub use folder::OpenError;
+
+/// Opens (or creates) the store and recovers it. Blocking; call it off the async threads.
+///
+/// # Errors
+/// When the folder is locked by another process, of a newer format, or cannot be read.
+pub fn open(config: &EmbeddedConfig) -> Result<Arc<dyn Store>, StoreError> {
+    Ok(EmbeddedStore::open(config)?)
+}

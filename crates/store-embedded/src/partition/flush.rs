@@ -1,0 +1,191 @@
+//! What makes written entries durable.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use milena_store::StoreError;
+
+use super::{Names, Partition, Writer};
+use crate::config::Effective;
+use crate::fault::{Fault, Wait, failed};
+use crate::segment::Segment;
+#[cfg(test)]
+use crate::tests::Mutant;
+
+impl Partition {
+    /// Returns once everything below `end` is on the device.
+    ///
+    /// A failed flush poisons the partition: the kernel may have marked the pages clean without having written them,
+    /// so a later flush that succeeds proves nothing.
+    pub(super) fn flush_up_to(&self, end: u64) -> Result<(), StoreError> {
+        let turn = self.flushing.lock();
+        let target = {
+            let writer = self.writer.lock();
+            refuse_when_poisoned(&writer)?;
+            if writer.durable_end >= end && writer.names.are_flushed() {
+                return Ok(());
+            }
+            Flush::of(&writer)
+        };
+        self.flush(&target)?;
+        drop(turn);
+        Ok(())
+    }
+
+    /// Flushes sealed segments where no policy does: what recovery has to verify after a crash of the machine stays
+    /// small, and nobody waits for it.
+    pub(super) fn flush_sealed(&self) -> Result<(), StoreError> {
+        let turn = self.flushing.lock();
+        let target = {
+            let writer = self.writer.lock();
+            refuse_when_poisoned(&writer)?;
+            let end = writer.active.as_ref().map_or(writer.next_offset, |active| active.base_offset());
+            if writer.durable_end >= end {
+                return Ok(());
+            }
+            let segments = writer.unflushed.iter().filter(|segment| segment.base_offset() < end).cloned().collect();
+            Flush { end, segments, names: writer.names, bytes: 0, messages: 0 }
+        };
+        self.flush(&target)?;
+        drop(turn);
+        Ok(())
+    }
+
+    fn flush(&self, target: &Flush) -> Result<(), StoreError> {
+        for segment in &target.segments {
+            #[cfg(test)]
+            if self.env.mutant == Mutant::SkipsSealedSegments && !segment.is_live() {
+                continue;
+            }
+            let synced = segment.handle(&self.env, Wait::Yes).map_err(Fault::into_store).and_then(|handle| {
+                let synced = segment.dispel_doubt(&self.env, &*handle.file).and_then(|()| handle.file.sync_data());
+                synced.map_err(|error| failed(format_args!("flushing {}", segment.path.display()), &error))
+            });
+            if let Err(error) = synced {
+                // A segment that was removed meanwhile holds nothing that anybody can ask for.
+                if self.log.read().iter().any(|kept| kept.key == segment.key) {
+                    return Err(self.poison(&error));
+                }
+            }
+        }
+        if !target.names.are_flushed()
+            && let Err(error) = self.flush_names()
+        {
+            return Err(self.poison(&error));
+        }
+        target.settle(&mut self.writer.lock());
+        Ok(())
+    }
+
+    #[cfg(test)]
+    pub(crate) fn durable_end(&self) -> u64 {
+        self.writer.lock().durable_end
+    }
+
+    /// Flushes everything that is written.
+    pub(crate) fn flush_all(&self) -> Result<(), StoreError> {
+        let end = self.writer.lock().next_offset;
+        self.flush_up_to(end)
+    }
+
+    /// Flushes what the policy wants flushed by now, and sees to it that what was written meanwhile is as well.
+    pub(crate) fn flush_due(&self) -> Result<(), StoreError> {
+        self.writer.lock().flush_scheduled = false;
+        self.flush_all()?;
+        let mut writer = self.writer.lock();
+        if writer.unflushed_bytes > 0 {
+            self.schedule_flush(&mut writer, &self.effective());
+        }
+        Ok(())
+    }
+
+    pub(super) fn schedule_flush(&self, writer: &mut Writer, effective: &Effective) {
+        if let Some(every) = effective.flush_every
+            && !writer.flush_scheduled
+        {
+            writer.flush_scheduled = true;
+            self.env.due.add(Instant::now() + every, self.me.clone());
+        }
+    }
+
+    fn poison(&self, error: &StoreError) -> StoreError {
+        let reason = error.to_string();
+        #[cfg(test)]
+        if self.env.mutant == Mutant::GoesOnAfterFailedFlush {
+            return StoreError::InDoubt { reason };
+        }
+        tracing::error!(partition = ?self.id, %reason, "the partition refuses writes until the store is opened again");
+        self.writer.lock().poisoned = Some(reason.clone());
+        StoreError::InDoubt { reason }
+    }
+
+    /// Makes the names of the partition's files, and of the folders above, durable.
+    pub(super) fn flush_names(&self) -> Result<(), StoreError> {
+        #[cfg(test)]
+        if self.env.mutant == Mutant::SkipsNames {
+            return Ok(());
+        }
+        let topic = self.dir.parent();
+        let stream = topic.and_then(Path::parent);
+        let root = stream.and_then(Path::parent);
+        for dir in [Some(self.dir.as_path()), topic, stream, root].into_iter().flatten() {
+            self.env
+                .fs
+                .sync_dir(dir)
+                .map_err(|error| failed(format_args!("flushing the folder {}", dir.display()), &error))?;
+        }
+        Ok(())
+    }
+}
+
+fn refuse_when_poisoned(writer: &Writer) -> Result<(), StoreError> {
+    match &writer.poisoned {
+        Some(reason) => Err(StoreError::InDoubt { reason: reason.clone() }),
+        None => Ok(()),
+    }
+}
+
+/// What a flush covers: the state of the writer when it began.
+struct Flush {
+    end: u64,
+    segments: Vec<Arc<Segment>>,
+    names: Names,
+    bytes: u64,
+    messages: u64,
+}
+
+impl Flush {
+    fn of(writer: &Writer) -> Self {
+        Self {
+            end: writer.next_offset,
+            segments: writer.unflushed.clone(),
+            names: writer.names,
+            bytes: writer.unflushed_bytes,
+            messages: writer.unflushed_messages,
+        }
+    }
+
+    fn settle(&self, writer: &mut Writer) {
+        writer.durable_end = writer.durable_end.max(self.end);
+        writer.unflushed_bytes = writer.unflushed_bytes.saturating_sub(self.bytes);
+        writer.unflushed_messages = writer.unflushed_messages.saturating_sub(self.messages);
+        // A segment stays when it reaches beyond what was flushed. They follow each other without gaps.
+        let ends = writer.unflushed.iter().skip(1).map(|segment| segment.base_offset()).chain([writer.next_offset]);
+        let flushed = ends.take_while(|end| *end <= self.end).count();
+        writer.unflushed.drain(..flushed.min(writer.unflushed.len()));
+        writer.names.flushed = writer.names.flushed.max(self.names.changed);
+    }
+}
+
+impl Partition {
+    /// Closes the files of a partition whose topic was deleted.
+    pub(crate) fn forget(&self) {
+        // Whoever was writing is done once the lock is free, and nobody starts any more.
+        drop(self.trimming.lock());
+        drop(self.writer.lock());
+        for segment in self.log.read().iter() {
+            self.env.handles.forget(segment.key);
+        }
+    }
+}
