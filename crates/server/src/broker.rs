@@ -1,0 +1,99 @@
+//! What all handlers share, and the one place where its parts are put together.
+
+use std::sync::Arc;
+
+use milena_store::Store;
+use tokio::runtime::{Handle, RuntimeFlavor};
+
+use crate::cluster;
+use crate::config::ServerConfig;
+use crate::dispatch::{APIS, Api};
+use crate::fetch::Fetches;
+use crate::lifecycle::Lifecycle;
+use crate::memory::Memory;
+use crate::metrics::Metrics;
+use crate::produce::Produce;
+use crate::quiet::QuietLog;
+use crate::server::StartError;
+use crate::topics::TopicDirectory;
+use crate::watchers::Watchers;
+
+/// The state behind every handler. One per process; cheap to share.
+pub struct Broker {
+    /// Configuration.
+    pub config: ServerConfig,
+    /// The engine.
+    pub store: Arc<dyn Store>,
+    /// Kafka topics.
+    pub topics: TopicDirectory,
+    /// Deduplication, appends and producer ids.
+    pub produce: Produce,
+    /// Fetch sessions and parked fetches; its watcher is registered with the store.
+    pub fetches: Fetches,
+    /// Stable id of this cluster, as clients see it.
+    pub cluster_id: String,
+    /// The APIs that are served.
+    pub apis: &'static [Api],
+    /// Counters.
+    pub metrics: Metrics,
+    /// Bytes of requests in flight.
+    pub memory: Memory,
+    /// Serving, draining or dropping.
+    pub lifecycle: Arc<Lifecycle>,
+    /// Log lines that clients could repeat for ever.
+    pub quiet: QuietLog,
+    /// Those about connections that were not let in, so that a client's mistakes do not hide them.
+    pub quiet_accept: QuietLog,
+    /// True on a multi-thread runtime, where a thread may say that it is busy.
+    pub(crate) threads_can_block: bool,
+}
+
+impl Broker {
+    /// Assembles everything over an open store.
+    ///
+    /// # Errors
+    /// When the configuration contradicts itself or the store cannot be read.
+    pub async fn open(config: ServerConfig, store: Arc<dyn Store>) -> Result<Arc<Self>, StartError> {
+        Self::open_with(config, store, APIS).await
+    }
+
+    /// As [`Broker::open`], with a dispatch table of the caller's.
+    ///
+    /// # Errors
+    /// As [`Broker::open`].
+    pub async fn open_with(
+        config: ServerConfig,
+        store: Arc<dyn Store>,
+        apis: &'static [Api],
+    ) -> Result<Arc<Self>, StartError> {
+        config.validate()?;
+        let cluster_id = cluster::cluster_id(&store).await?;
+        let topics = TopicDirectory::open(Arc::clone(&store), &config).await?;
+        let metrics = Metrics::default();
+        let produce = Produce::start(&config, Arc::clone(&store), Arc::clone(&metrics.produce)).await?;
+        let fetches = Fetches::new(&config.limits);
+        store.watch(Arc::new(Watchers(vec![fetches.watcher(), Arc::new(produce.clone())])));
+        Ok(Arc::new(Self {
+            memory: Memory::new(config.limits.in_flight_bytes),
+            config,
+            store,
+            topics,
+            produce,
+            fetches,
+            cluster_id,
+            apis,
+            metrics,
+            lifecycle: Arc::default(),
+            quiet: QuietLog::default(),
+            quiet_accept: QuietLog::default(),
+            threads_can_block: Handle::try_current()
+                .is_ok_and(|handle| handle.runtime_flavor() == RuntimeFlavor::MultiThread),
+        }))
+    }
+
+    /// Node id that clients see: the instance number.
+    #[must_use]
+    pub fn node_id(&self) -> i32 {
+        i32::from(self.config.instance_id)
+    }
+}

@@ -1,0 +1,81 @@
+//! Why a connection ended.
+
+use std::io;
+
+use milena_wire::WireError;
+
+use crate::metrics::{ConnectionMetrics, Counter};
+
+/// Why a connection ended.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum End {
+    /// The client closed it between two frames.
+    #[error("the client closed the connection")]
+    ByClient,
+    /// The client closed it within a frame.
+    #[error("the client closed the connection within a frame, {missing} bytes before its end")]
+    WithinFrame {
+        /// Bytes that never came.
+        missing: usize,
+    },
+    /// The server shuts down and nothing was in flight.
+    #[error("the server is shutting down")]
+    Drained,
+    /// The drain time was over.
+    #[error("the server is shutting down and requests were still in flight at the end of the drain time")]
+    Undrained,
+    /// No request came.
+    #[error("no request came within the idle timeout")]
+    Idle,
+    /// A frame stopped arriving.
+    #[error("a frame stopped arriving")]
+    ReadStalled,
+    /// The client does not read its answers.
+    #[error("the client does not read its answers")]
+    WriteStalled,
+    /// A frame declared more than the bound.
+    #[error("a frame of {declared} bytes was declared, the limit (max_frame_bytes) is {limit}")]
+    FrameTooLarge {
+        /// Declared bytes.
+        declared: usize,
+        /// The bound.
+        limit: usize,
+    },
+    /// The length prefix is negative or too small for a header.
+    #[error("{0} is no length of a Kafka request; is the client speaking another protocol?")]
+    BadLength(i32),
+    /// The version is not served.
+    #[error("{api} version {version} is not served")]
+    Version {
+        /// Name of the API.
+        api: &'static str,
+        /// Version asked for.
+        version: i16,
+    },
+    /// The bytes are no request of ours.
+    #[error(transparent)]
+    Wire(#[from] WireError),
+    /// The socket failed.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+impl End {
+    /// True for what an operator should see without asking: a client that does something wrong.
+    pub(crate) fn is_protocol_error(&self) -> bool {
+        matches!(self, Self::FrameTooLarge { .. } | Self::BadLength(_) | Self::Version { .. } | Self::Wire(_))
+    }
+
+    /// The counter of this end, if it has one.
+    pub(crate) fn counter<'a>(&self, metrics: &'a ConnectionMetrics) -> Option<&'a Counter> {
+        match self {
+            Self::Idle => Some(&metrics.closed_idle),
+            Self::ReadStalled => Some(&metrics.closed_read_stalled),
+            Self::WriteStalled => Some(&metrics.closed_write_stalled),
+            Self::FrameTooLarge { .. } => Some(&metrics.closed_frame_too_large),
+            Self::BadLength(_) | Self::Version { .. } | Self::Wire(_) => Some(&metrics.closed_protocol),
+            Self::Undrained => Some(&metrics.closed_undrained),
+            Self::ByClient | Self::WithinFrame { .. } | Self::Drained | Self::Io(_) => None,
+        }
+    }
+}

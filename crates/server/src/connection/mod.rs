@@ -1,0 +1,231 @@
+//! One connection: frames are read, handled strictly in order and answered in order.
+//!
+//! A connection is one task. Its reading half reads the next request while the answering half waits for a handler; a
+//! third, mostly sleeping part watches for idleness. A handler runs to its end even when the client goes away
+//! meanwhile, so an append is never given up half-way; only the end of the drain time at shutdown cuts it off.
+
+mod end;
+mod reader;
+mod slot;
+mod writer;
+
+use std::future::poll_fn;
+use std::io;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use tokio::io::{AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::net::tcp::{ReadHalf, WriteHalf};
+use tokio::time::{sleep_until, timeout};
+
+use crate::broker::Broker;
+use crate::dispatch::{self, Connection, Outcome};
+use crate::lifecycle::Phase;
+use crate::listener::Held;
+pub(crate) use end::End;
+use reader::Reader;
+use slot::{Frame, Slot, is_produce};
+use writer::Writer;
+
+/// Requests above this size are handled with the runtime told that the thread is blocked, so that decoding them delays
+/// no other connection of the same thread: a body of this size holds some thousand names or partitions, which take a
+/// millisecond or more. For smaller ones the hand-over costs more. Produce is not among them: its
+/// handler knows better what takes long, and moves that elsewhere.
+const BLOCKING_FROM: usize = 32 << 10;
+
+/// Requests after which a connection that has more of them at hand lets other tasks run.
+const TURNS_MAX: usize = 32;
+
+/// Longest time in which a client that still sends is listened to after the last answer.
+const PARTING_MAX: Duration = Duration::from_secs(1);
+
+/// Reads after which throwing away lets other tasks run.
+const DISCARDED_READS_MAX: usize = 16;
+
+/// Serves a connection to its end, and then gives back what it held of the bounds.
+pub(crate) async fn run(broker: Arc<Broker>, connection: Arc<Connection>, mut stream: TcpStream, _held: Held) {
+    let slot = Slot::new();
+    let (read, write) = stream.split();
+    // Bytes of the last request, for the log.
+    let frame_bytes = AtomicUsize::new(0);
+    let end = {
+        let mut answering = pin!(answer_all(&broker, &connection, &slot, write, &frame_bytes));
+        let mut reading = pin!(read_all(&broker, &connection, &slot, read));
+        let mut dropped = pin!(broker.lifecycle.reached(Phase::Dropping));
+        let mut idle = pin!(until_idle(&slot, broker.config.limits.idle_timeout));
+        let mut reads = true;
+        poll_fn(|context| {
+            for _ in 0..TURNS_MAX {
+                if let Poll::Ready(end) = answering.as_mut().poll(context) {
+                    return Poll::Ready(end);
+                }
+                reads = reads && reading.as_mut().poll(context).is_pending();
+                if !slot.is_answering_due() {
+                    return if dropped.as_mut().poll(context).is_ready() {
+                        Poll::Ready(if slot.idle_since().is_some() { End::Drained } else { End::Undrained })
+                    } else {
+                        idle.as_mut().poll(context).map(|()| End::Idle)
+                    };
+                }
+            }
+            context.waker().wake_by_ref();
+            Poll::Pending
+        })
+        .await
+    };
+    connection.end();
+    note(&broker, &connection, &end, frame_bytes.into_inner());
+    if matches!(end, End::Drained) || end.is_protocol_error() {
+        Box::pin(part(stream)).await;
+    }
+}
+
+/// Closes a connection on which the client may still be sending. To close with unread bytes resets it, and a reset can
+/// overtake answers that the client has not read yet; so what was still sent is read and thrown away for a moment.
+async fn part(mut stream: TcpStream) {
+    let gone = stream.shutdown().await.is_err();
+    if gone || !discard(&stream) {
+        return;
+    }
+    let rest = async {
+        while stream.readable().await.is_ok() && discard(&stream) {
+            tokio::task::yield_now().await;
+        }
+    };
+    let _ = timeout(PARTING_MAX, rest).await;
+}
+
+/// Throws away some of what has arrived. False when nothing had, or nothing will.
+fn discard(stream: &TcpStream) -> bool {
+    let mut bytes = [0; 4096];
+    for reads in 0..DISCARDED_READS_MAX {
+        match stream.try_read(&mut bytes) {
+            Ok(0) => return false,
+            Ok(_) => {}
+            Err(error) => return reads > 0 && error.kind() == io::ErrorKind::WouldBlock,
+        }
+    }
+    true
+}
+
+/// Reads requests until there are no more of them, and says so to the answering half.
+async fn read_all(broker: &Broker, connection: &Connection, slot: &Slot, read: ReadHalf<'_>) {
+    let mut reader = Reader::new(read, &broker.config.limits, &broker.memory, slot);
+    let mut draining = pin!(broker.lifecycle.reached(Phase::Draining));
+    let end = loop {
+        tokio::select! {
+            biased;
+            () = &mut draining => break End::Drained,
+            frame = async { slot.vacant().await; reader.frame().await } => match frame {
+                Ok(frame) => {
+                    broker.metrics.connections.bytes_in.add(4 + frame.bytes.len() as u64);
+                    slot.put(frame);
+                }
+                Err(end) => break end,
+            },
+        }
+    };
+    if matches!(end, End::ByClient | End::WithinFrame { .. } | End::Io(_)) {
+        // A client that closed its sending side may still read, so what it asked is answered, but nobody waits for it.
+        connection.end();
+    }
+    slot.finish(end);
+}
+
+/// Answers requests until none follows or the connection cannot go on.
+async fn answer_all(
+    broker: &Arc<Broker>,
+    connection: &Arc<Connection>,
+    slot: &Slot,
+    write: WriteHalf<'_>,
+    frame_bytes: &AtomicUsize,
+) -> End {
+    let mut writer = Writer::new(write, broker.config.limits.write_timeout, &broker.metrics.connections.bytes_out);
+    loop {
+        let Frame { bytes, charge } = match next_frame(slot, &mut writer).await {
+            Ok(frame) => frame,
+            Err(end) => return end,
+        };
+        frame_bytes.store(bytes.len(), Ordering::Relaxed);
+        let blocking = broker.threads_can_block && bytes.len() >= BLOCKING_FROM && !is_produce(&bytes);
+        let mut handled = pin!(dispatch::serve(broker, connection, bytes));
+        let at_once = poll_fn(|context| Poll::Ready(poll_handler(handled.as_mut(), context, blocking))).await;
+        let outcome = match at_once {
+            Poll::Ready(outcome) => outcome,
+            Poll::Pending => {
+                // Answers that are held do not wait for a handler that does, and the handler does not wait for them.
+                let rest = poll_fn(|context| poll_handler(handled.as_mut(), context, blocking));
+                let (outcome, flushed) = tokio::join!(rest, writer.flush());
+                if let Err(end) = flushed {
+                    return end;
+                }
+                outcome
+            }
+        };
+        // The request is gone from memory; its answer is bounded by the request and waits for the client alone.
+        drop(charge);
+        let end = match outcome {
+            Ok(Outcome::Reply(answer)) => match writer.answer(&answer).await {
+                Ok(()) => continue,
+                Err(end) => end,
+            },
+            Ok(Outcome::Silent) => continue,
+            Ok(Outcome::Close(error)) => error.into(),
+            Err(end) => end,
+        };
+        // What was answered before is still the client's.
+        return writer.flush().await.err().unwrap_or(end);
+    }
+}
+
+/// The next frame. Answers that are held are written before it is waited for.
+async fn next_frame<W: AsyncWrite + Unpin>(slot: &Slot, writer: &mut Writer<'_, W>) -> Result<Frame, End> {
+    if writer.holds_any() {
+        if let Some(frame) = slot.take_ready().await {
+            return Ok(frame);
+        }
+        writer.flush().await?;
+    }
+    slot.take().await
+}
+
+/// Polls a handler, as blocking work if it may take long. That needs a multi-thread runtime.
+fn poll_handler<F: Future>(handler: Pin<&mut F>, context: &mut Context<'_>, blocking: bool) -> Poll<F::Output> {
+    if blocking { tokio::task::block_in_place(|| handler.poll(context)) } else { handler.poll(context) }
+}
+
+/// Resolves when nothing was asked for as long as `after`. One timer per connection that is set again only when it fires.
+async fn until_idle(slot: &Slot, after: Duration) {
+    loop {
+        let now = tokio::time::Instant::now();
+        let deadline = slot.idle_since().unwrap_or(now) + after;
+        if deadline <= now {
+            return;
+        }
+        sleep_until(deadline).await;
+    }
+}
+
+/// Counts and logs the end of a connection.
+fn note(broker: &Broker, connection: &Connection, end: &End, frame_bytes: usize) {
+    if let Some(counter) = end.counter(&broker.metrics.connections) {
+        counter.add(1);
+    }
+    if !end.is_protocol_error() {
+        tracing::debug!(connection = connection.id, peer = %connection.peer, reason = %end, "connection closed");
+    } else if let Some(suppressed) = broker.quiet.admit(connection.peer.ip(), Instant::now()) {
+        tracing::warn!(
+            connection = connection.id,
+            peer = %connection.peer,
+            client = %connection.client(),
+            reason = %end,
+            frame_bytes,
+            suppressed,
+            "connection closed on a protocol error"
+        );
+    }
+}

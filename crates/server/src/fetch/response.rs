@@ -1,0 +1,176 @@
+//! The response frame of Fetch, versions 4 to 17.
+//!
+//! Written here and not through the schema crate, because that takes the records of each partition as one more buffer
+//! and copies it: here they go from where they were encoded into the frame. A test compares every version with the
+//! schema crate, byte for byte.
+
+use bytes::{BufMut, Bytes};
+use milena_wire::WireError;
+
+use super::arena::Arena;
+use super::reader::Answer;
+use super::want::{TopicKey, Want};
+
+/// First version whose strings, arrays and bytes are compact and that has tagged fields.
+const FLEXIBLE: i16 = 12;
+/// First version that names topics by id.
+const BY_ID: i16 = 13;
+/// First version with an error code and a session id of the whole response.
+const SESSIONS: i16 = 7;
+/// First version with a log start offset.
+const LOG_START: i16 = 5;
+/// First version with a preferred read replica.
+const PREFERRED_REPLICA: i16 = 11;
+
+/// Bytes of a partition beside its records, at most.
+const PARTITION_BYTES: usize = 48;
+
+/// What stands in front of the partitions.
+#[derive(Debug, Clone, Copy)]
+pub struct Head {
+    /// Version of the request.
+    pub version: i16,
+    /// Correlation id of the request.
+    pub correlation_id: i32,
+    /// Error of the whole request, 0 none.
+    pub error_code: i16,
+    /// Session id, 0 none.
+    pub session_id: i32,
+    /// True when the client reads committed records only: it then gets a list of aborted transactions, which is empty.
+    /// For others the list is null, as Kafka does.
+    pub read_committed: bool,
+}
+
+/// A whole response frame, length prefix included. `partitions` are the answers to write, in order; neighbours of one
+/// topic share its entry.
+///
+/// # Errors
+/// When the frame passes 2 GiB.
+pub fn write_frame(head: &Head, partitions: &[(&Want, &Answer)], arena: &Arena) -> Result<Bytes, WireError> {
+    let runs: Vec<&[(&Want, &Answer)]> =
+        partitions.chunk_by(|(left, _), (right, _)| left.key.topic == right.key.topic).collect();
+    let names: usize = runs.iter().filter_map(|run| run.first()).map(|(want, _)| topic_bytes(want)).sum();
+    let records: usize = partitions.iter().map(|(_, answer)| answer.records.len()).sum();
+    let mut frame = Frame {
+        out: Vec::with_capacity(32 + names + partitions.len() * PARTITION_BYTES + records),
+        version: head.version,
+        flexible: head.version >= FLEXIBLE,
+    };
+    frame.out.put_i32(0);
+    frame.out.put_i32(head.correlation_id);
+    frame.tags();
+    frame.out.put_i32(0); // throttle time
+    if head.version >= SESSIONS {
+        frame.out.put_i16(head.error_code);
+        frame.out.put_i32(head.session_id);
+    }
+    frame.length(runs.len());
+    for run in runs {
+        frame.topic(run, head.read_committed, arena);
+    }
+    frame.tags();
+    frame.finish()
+}
+
+fn topic_bytes(want: &Want) -> usize {
+    match &want.key.topic {
+        TopicKey::Name(name) => name.len() + 12,
+        TopicKey::Id(_) => 16 + 12,
+    }
+}
+
+struct Frame {
+    out: Vec<u8>,
+    version: i16,
+    flexible: bool,
+}
+
+impl Frame {
+    fn topic(&mut self, run: &[(&Want, &Answer)], read_committed: bool, arena: &Arena) {
+        match run.first().map(|(want, _)| &want.key.topic) {
+            Some(TopicKey::Name(name)) if self.version < BY_ID => self.string(name),
+            Some(TopicKey::Id(id)) if self.version >= BY_ID => self.out.put_slice(id.as_bytes()),
+            // A session is by name or by id, and the version was checked against it: nothing else comes here.
+            _ if self.version >= BY_ID => self.out.put_slice(&[0; 16]),
+            _ => self.string(""),
+        }
+        self.length(run.len());
+        for (want, answer) in run {
+            self.partition(want, answer, read_committed, arena);
+        }
+        self.tags();
+    }
+
+    fn partition(&mut self, want: &Want, answer: &Answer, read_committed: bool, arena: &Arena) {
+        self.out.put_i32(want.key.partition);
+        self.out.put_i16(answer.error.map_or(0, |error| error.code()));
+        self.out.put_i64(answer.high_watermark);
+        // The last stable offset: without transactions everything is stable.
+        self.out.put_i64(answer.high_watermark);
+        if self.version >= LOG_START {
+            self.out.put_i64(answer.log_start);
+        }
+        if read_committed {
+            self.length(0);
+        } else {
+            self.null_array();
+        }
+        if self.version >= PREFERRED_REPLICA {
+            self.out.put_i32(-1);
+        }
+        let records = arena.get(&answer.records);
+        self.length(records.len());
+        self.out.put_slice(records);
+        self.tags();
+    }
+
+    /// Length of an array or of bytes.
+    fn length(&mut self, length: usize) {
+        if self.flexible {
+            self.unsigned_varint(length + 1);
+        } else {
+            // A length that does not fit belongs to a frame that `finish` refuses.
+            self.out.put_i32(i32::try_from(length).unwrap_or(i32::MAX));
+        }
+    }
+
+    fn null_array(&mut self) {
+        if self.flexible { self.out.put_u8(0) } else { self.out.put_i32(-1) }
+    }
+
+    fn string(&mut self, text: &str) {
+        if self.flexible {
+            self.unsigned_varint(text.len() + 1);
+        } else {
+            // The name came as a string of the same layout, so its length fits.
+            self.out.put_i16(i16::try_from(text.len()).unwrap_or(i16::MAX));
+        }
+        self.out.put_slice(text.as_bytes());
+    }
+
+    fn unsigned_varint(&mut self, mut value: usize) {
+        while value >= 0x80 {
+            self.out.put_u8(u8::try_from(value & 0x7F).unwrap_or_default() | 0x80);
+            value >>= 7;
+        }
+        self.out.put_u8(u8::try_from(value).unwrap_or_default());
+    }
+
+    fn tags(&mut self) {
+        if self.flexible {
+            self.out.put_u8(0);
+        }
+    }
+
+    fn finish(mut self) -> Result<Bytes, WireError> {
+        let length = i32::try_from(self.out.len() - 4).map_err(|_| WireError::Encode("over 2 GiB".to_owned()))?;
+        if let Some(prefix) = self.out.first_chunk_mut::<4>() {
+            *prefix = length.to_be_bytes();
+        }
+        Ok(Bytes::from(self.out))
+    }
+}
+
+#[cfg(test)]
+#[path = "response_tests.rs"]
+mod tests;

@@ -1,0 +1,108 @@
+//! Phases of the server's life, and the count of connections that are still there.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tokio::sync::{Notify, watch};
+
+/// Where the server is in its life; it only moves on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Phase {
+    /// Requests are read and answered.
+    Serving,
+    /// No new requests are read; those in flight are answered, parked ones at once.
+    Draining,
+    /// What is still there is dropped.
+    Dropping,
+}
+
+/// The phase, and the connections it concerns.
+#[derive(Debug)]
+pub struct Lifecycle {
+    phase: watch::Sender<Phase>,
+    connections: AtomicUsize,
+    emptied: Notify,
+}
+
+impl Default for Lifecycle {
+    fn default() -> Self {
+        Self { phase: watch::Sender::new(Phase::Serving), connections: AtomicUsize::new(0), emptied: Notify::new() }
+    }
+}
+
+impl Lifecycle {
+    /// The phase now.
+    #[must_use]
+    pub fn phase(&self) -> Phase {
+        *self.phase.borrow()
+    }
+
+    /// Resolves when the phase is `phase` or a later one.
+    pub async fn reached(&self, phase: Phase) {
+        // The sender lives in `self`, so waiting cannot fail.
+        let _ = self.phase.subscribe().wait_for(|now| *now >= phase).await;
+    }
+
+    /// Moves on to `phase`; never back.
+    pub(crate) fn advance(&self, phase: Phase) {
+        self.phase.send_if_modified(|now| {
+            let later = phase > *now;
+            *now = phase.max(*now);
+            later
+        });
+    }
+
+    /// Connections that are open.
+    #[must_use]
+    pub fn connections(&self) -> usize {
+        self.connections.load(Ordering::Acquire)
+    }
+
+    /// Counts a connection in, unless there are `max` already.
+    pub(crate) fn enter(&self, max: usize) -> bool {
+        self.connections
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |open| (open < max).then(|| open + 1))
+            .is_ok()
+    }
+
+    pub(crate) fn leave(&self) {
+        if self.connections.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.emptied.notify_waiters();
+        }
+    }
+
+    /// Resolves when no connection is open.
+    pub(crate) async fn empty(&self) {
+        loop {
+            let emptied = self.emptied.notified();
+            tokio::pin!(emptied);
+            // Registered before the count is read, or the last one to leave could be missed.
+            emptied.as_mut().enable();
+            if self.connections() == 0 {
+                return;
+            }
+            emptied.await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_phase_is_reached_by_any_later_one_and_never_left() {
+        let lifecycle = Lifecycle::default();
+        lifecycle.advance(Phase::Dropping);
+        lifecycle.reached(Phase::Draining).await;
+        lifecycle.advance(Phase::Serving);
+        assert_eq!(lifecycle.phase(), Phase::Dropping);
+    }
+
+    #[test]
+    fn no_more_than_the_maximum_enter() {
+        let lifecycle = Lifecycle::default();
+        assert!(lifecycle.enter(2) && lifecycle.enter(2) && !lifecycle.enter(2));
+        lifecycle.leave();
+        assert!(lifecycle.enter(2));
+    }
+}

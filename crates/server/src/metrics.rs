@@ -1,0 +1,130 @@
+//! Counters of the server. An exporter reads them; nothing here allocates or locks.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A number that only grows, since the start of the process.
+#[derive(Debug, Default)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    /// Adds `n`.
+    pub fn add(&self, n: u64) {
+        self.0.fetch_add(n, Ordering::Relaxed);
+    }
+
+    /// Its value.
+    #[must_use]
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Api keys below this number have counters of their own; a test holds the dispatch table to it.
+pub const API_KEYS: usize = 96;
+
+/// All counters.
+#[derive(Debug, Default)]
+pub struct Metrics {
+    /// Sockets and frames.
+    pub connections: ConnectionMetrics,
+    /// Requests by api key.
+    pub requests: RequestMetrics,
+    /// Produce.
+    pub produce: Arc<ProduceMetrics>,
+    /// Fetch.
+    pub fetch: FetchMetrics,
+}
+
+/// Counters of sockets and frames. Each `closed_` and `refused_` names the bound that was passed.
+#[derive(Debug, Default)]
+pub struct ConnectionMetrics {
+    /// Connections that were accepted and served.
+    pub accepted: Counter,
+    /// Closed at accept: connections in all.
+    pub refused_total: Counter,
+    /// Closed at accept: connections of one address.
+    pub refused_per_address: Counter,
+    /// Failures of accept itself, such as too many open files.
+    pub accept_errors: Counter,
+    /// Closed because no request came.
+    pub closed_idle: Counter,
+    /// Closed because a frame stopped arriving.
+    pub closed_read_stalled: Counter,
+    /// Closed because the client stopped reading.
+    pub closed_write_stalled: Counter,
+    /// Closed because a frame declared more than the bound.
+    pub closed_frame_too_large: Counter,
+    /// Closed because bytes were no request of ours: unknown key, version out of range, body that does not decode.
+    pub closed_protocol: Counter,
+    /// Closed because the drain time of shutdown was over.
+    pub closed_undrained: Counter,
+    /// Bytes of frames read, length prefixes included.
+    pub bytes_in: Counter,
+    /// Bytes of answers written, length prefixes included.
+    pub bytes_out: Counter,
+}
+
+/// Requests by api key.
+#[derive(Debug)]
+pub struct RequestMetrics {
+    by_key: [Counter; API_KEYS],
+}
+
+impl Default for RequestMetrics {
+    fn default() -> Self {
+        Self { by_key: std::array::from_fn(|_| Counter::default()) }
+    }
+}
+
+impl RequestMetrics {
+    /// The counter of an api key; `None` for keys that are not counted.
+    #[must_use]
+    pub fn of(&self, api_key: i16) -> Option<&Counter> {
+        self.by_key.get(usize::try_from(api_key).ok()?)
+    }
+}
+
+/// Counters of Produce.
+#[derive(Debug, Default)]
+pub struct ProduceMetrics {
+    /// Batches stored.
+    pub batches: Counter,
+    /// Records stored.
+    pub records: Counter,
+    /// Bytes of batches as the client sent them.
+    pub bytes: Counter,
+    /// Batches that were stored before and were answered with the offset they have.
+    pub duplicates: Counter,
+    /// Batches that were answered with an error.
+    pub refused: Counter,
+    /// Of those, batches that left a gap in their producer's sequence.
+    pub out_of_sequence: Counter,
+    /// Batches accepted in the middle of a producer that is not known here: none of their copies would be noticed.
+    pub unknown_producers: Counter,
+    /// Appends whose outcome the store did not know.
+    pub in_doubt: Counter,
+    /// Copies that landed although they had been given up (`produce_doubled_total`).
+    pub doubled: Counter,
+    /// Producers found in the tails of logs.
+    pub rebuilt_producers: Counter,
+}
+
+/// Counters of Fetch.
+#[derive(Debug, Default)]
+pub struct FetchMetrics {
+    /// Records sent.
+    pub records: Counter,
+    /// Bytes of batches sent.
+    pub bytes: Counter,
+    /// Requests that waited for data.
+    pub parked: Counter,
+    /// Messages delivered as they are stored, because a marker or their header block is malformed.
+    pub unmapped: Counter,
+    /// Header names in which bytes that are not UTF-8 were replaced.
+    pub lossy_names: Counter,
+    /// New sessions that did not fit: the client goes on without.
+    pub sessions_refused: Counter,
+    /// Partitions that were answered with an error.
+    pub errors: Counter,
+}

@@ -1,0 +1,140 @@
+//! A connection as handlers see it.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use tokio::sync::Notify;
+
+use crate::lifecycle::{Lifecycle, Phase};
+
+/// Longest piece of a client's own words that is kept for logs, in characters.
+const NAME_CHARS_MAX: usize = 64;
+
+/// A connection as handlers see it.
+#[derive(Debug)]
+pub struct Connection {
+    /// Number of the connection in this process.
+    pub id: u64,
+    /// Address of the client.
+    pub peer: SocketAddr,
+    /// Host that clients of this listener are told.
+    pub advertised_host: String,
+    /// Port that clients of this listener are told.
+    pub advertised_port: u16,
+    lifecycle: Arc<Lifecycle>,
+    client_id: OnceLock<Box<str>>,
+    software: OnceLock<Box<str>>,
+    ended: AtomicBool,
+    ending: Notify,
+}
+
+impl Connection {
+    /// A connection that lives as long as `lifecycle` lets it.
+    #[must_use]
+    pub fn new(id: u64, peer: SocketAddr, host: String, port: u16, lifecycle: Arc<Lifecycle>) -> Self {
+        Self {
+            id,
+            peer,
+            advertised_host: host,
+            advertised_port: port,
+            lifecycle,
+            client_id: OnceLock::new(),
+            software: OnceLock::new(),
+            ended: AtomicBool::new(false),
+            ending: Notify::new(),
+        }
+    }
+
+    /// Resolves when nobody should wait for this client any more: it is gone, or the server shuts down. A request
+    /// that is parked answers then with what it has.
+    pub async fn ending(&self) {
+        let notified = self.ending.notified();
+        tokio::pin!(notified);
+        notified.as_mut().enable();
+        if self.ended.load(Ordering::Acquire) {
+            return;
+        }
+        tokio::select! {
+            () = notified => {}
+            () = self.lifecycle.reached(Phase::Draining) => {}
+        }
+    }
+
+    /// The client is gone.
+    pub(crate) fn end(&self) {
+        self.ended.store(true, Ordering::Release);
+        self.ending.notify_waiters();
+    }
+
+    /// Keeps the client id of the first request, for logs.
+    pub(crate) fn introduce(&self, client_id: Option<&str>) {
+        if let Some(client_id) = client_id.filter(|_| self.client_id.get().is_none()) {
+            let _ = self.client_id.set(printable(client_id));
+        }
+    }
+
+    /// Keeps what the client says it is (KIP-511), for logs. Later words of the same connection change nothing.
+    pub fn name_software(&self, name: &str, version: &str) {
+        if !name.is_empty() && self.software.get().is_none() {
+            let _ = self.software.set(printable(&format!("{name} {version}")));
+        }
+    }
+
+    /// The client in its own words, shortened and printable.
+    #[must_use]
+    pub fn client(&self) -> Client<'_> {
+        Client { id: self.client_id.get().map(|id| &**id), software: self.software.get().map(|software| &**software) }
+    }
+}
+
+fn printable(text: &str) -> Box<str> {
+    text.chars().filter(|c| !c.is_control()).take(NAME_CHARS_MAX).collect::<String>().into_boxed_str()
+}
+
+/// The client in its own words; displays as `name (software version)`.
+#[derive(Debug, Clone, Copy)]
+pub struct Client<'a> {
+    id: Option<&'a str>,
+    software: Option<&'a str>,
+}
+
+impl fmt::Display for Client<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.id.unwrap_or("unnamed"))?;
+        self.software.map_or(Ok(()), |software| write!(f, " ({software})"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn connection(lifecycle: &Arc<Lifecycle>) -> Connection {
+        Connection::new(1, SocketAddr::from(([127, 0, 0, 1], 4)), "localhost".to_owned(), 9092, Arc::clone(lifecycle))
+    }
+
+    #[tokio::test]
+    async fn a_parked_request_is_told_when_its_client_goes() {
+        let connection = connection(&Arc::default());
+        tokio::join!(connection.ending(), async { connection.end() });
+        connection.ending().await;
+    }
+
+    #[tokio::test]
+    async fn a_parked_request_is_told_when_the_server_drains() {
+        let lifecycle = Arc::default();
+        let connection = connection(&lifecycle);
+        tokio::join!(connection.ending(), async { lifecycle.advance(Phase::Draining) });
+    }
+
+    #[test]
+    fn what_a_client_calls_itself_is_shortened_and_printable() {
+        let connection = connection(&Arc::default());
+        assert_eq!(connection.client().to_string(), "unnamed");
+        connection.introduce(Some(&format!("a\n{}", "b".repeat(500))));
+        connection.name_software("lib", "1.0\u{1b}[31m");
+        assert_eq!(connection.client().to_string(), format!("a{} (lib 1.0[31m)", "b".repeat(63)));
+    }
+}

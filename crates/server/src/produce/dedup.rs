@@ -1,0 +1,222 @@
+//! The table of producers of one partition: which batch is fresh, which one was stored before.
+//!
+//! Pure: `now` is an argument, nothing waits and nothing is read. The rules:
+//!
+//! - a batch whose sequences are all stored is answered with the offset it has, and not written again
+//! - an older epoch is refused; a newer one is accepted when it begins at sequence 0, since Java producers raise their
+//!   epoch by themselves after an error
+//! - a gap is refused while the state of the producer is known: a failed batch that is retried must not land behind
+//!   the one that followed it
+//! - a producer that is not known (evicted, expired, not in the tail that was read) is accepted as it comes; no
+//!   detection is claimed that is not there
+//!
+//! A batch on its way to the store is a [`Doubt`] until the store has answered. Whoever finds one at a producer's
+//! turn must find out first whether that batch landed.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::{Duration, Instant};
+
+use super::sequence::{Runs, Span};
+
+/// A batch of an idempotent producer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Batch {
+    /// Producer id.
+    pub producer_id: u64,
+    /// Producer epoch, 15 bits.
+    pub epoch: u16,
+    /// Its sequences.
+    pub span: Span,
+}
+
+/// A batch that was handed to the store and whose outcome is not known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Doubt {
+    /// The batch.
+    pub batch: Batch,
+    /// End of the partition as last known before the append began: the batch can only have landed here or behind.
+    pub from: u64,
+    /// When the store gave up on it; `None` when its caller went away before an answer came.
+    pub since: Option<Instant>,
+}
+
+/// What to do with a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Decision {
+    /// Append it.
+    Fresh,
+    /// Append it, although nothing is known of its producer and it does not begin at sequence 0.
+    Unknown,
+    /// It is stored already, from this offset on.
+    Duplicate(u64),
+    /// It leaves a gap, or was stored too long ago to be found.
+    OutOfSequence,
+    /// A later incarnation of the producer has written since.
+    OldEpoch,
+    /// An earlier batch must be resolved first.
+    Resolve(Doubt),
+}
+
+#[derive(Debug)]
+struct Producer {
+    epoch: u16,
+    runs: Runs,
+    doubt: Option<Doubt>,
+    turn: Turn,
+}
+
+/// When a producer was last used; the number tells apart what happened at the same instant.
+type Turn = (Instant, u64);
+
+/// Producers of one partition, at most `producers_max`, each until `expiration` after its last use.
+#[derive(Debug)]
+pub struct Table {
+    producers: HashMap<u64, Producer>,
+    /// Producer ids by last use, least recent first.
+    turns: BTreeMap<Turn, u64>,
+    uses: u64,
+    producers_max: usize,
+    expiration: Duration,
+}
+
+impl Table {
+    /// An empty table.
+    #[must_use]
+    pub fn new(producers_max: usize, expiration: Duration) -> Self {
+        Self {
+            producers: HashMap::new(),
+            turns: BTreeMap::new(),
+            uses: 0,
+            producers_max: producers_max.max(1),
+            expiration,
+        }
+    }
+
+    /// Number of producers remembered.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.producers.len()
+    }
+
+    /// True when no producer is remembered.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.producers.is_empty()
+    }
+
+    /// Judges a batch. Changes nothing but forgetting who has expired.
+    pub fn decide(&mut self, batch: &Batch, now: Instant) -> Decision {
+        self.expire(now);
+        let Some(producer) = self.producers.get(&batch.producer_id) else {
+            return if batch.span.first == 0 { Decision::Fresh } else { Decision::Unknown };
+        };
+        if let Some(doubt) = producer.doubt {
+            return Decision::Resolve(doubt);
+        }
+        match batch.epoch.cmp(&producer.epoch) {
+            std::cmp::Ordering::Less => Decision::OldEpoch,
+            std::cmp::Ordering::Greater if batch.span.first == 0 => Decision::Fresh,
+            std::cmp::Ordering::Greater => Decision::OutOfSequence,
+            std::cmp::Ordering::Equal => match producer.runs.find(batch.span) {
+                Some(offset) => Decision::Duplicate(offset),
+                None if batch.span.first == producer.runs.next() => Decision::Fresh,
+                None => Decision::OutOfSequence,
+            },
+        }
+    }
+
+    /// Notes that `batch`, which [`Table::decide`] let through, is handed to the store now.
+    ///
+    /// Also when the store refuses it later, the producer stays known and its sequence expected: the batch behind it
+    /// may not overtake its retry.
+    pub fn begin(&mut self, batch: &Batch, from: u64, now: Instant) {
+        let producer = self.touch(batch, now);
+        producer.doubt = Some(Doubt { batch: *batch, from, since: None });
+    }
+
+    /// Notes that the store gave up on the batch of this producer without knowing its outcome.
+    pub fn gave_up(&mut self, producer_id: u64, now: Instant) {
+        if let Some(doubt) = self.producers.get_mut(&producer_id).and_then(|producer| producer.doubt.as_mut()) {
+            doubt.since.get_or_insert(now);
+        }
+    }
+
+    /// Notes that `batch` is stored from `offset` on.
+    pub fn landed(&mut self, batch: &Batch, offset: u64, now: Instant) {
+        let producer = self.touch(batch, now);
+        producer.doubt = None;
+        if batch.epoch != producer.epoch {
+            producer.epoch = batch.epoch;
+            producer.runs = Runs::expecting(batch.span.first);
+        }
+        producer.runs.push(batch.span, offset);
+    }
+
+    /// Notes that the batch of this producer was not stored, and never will be.
+    pub fn not_applied(&mut self, producer_id: u64) {
+        if let Some(producer) = self.producers.get_mut(&producer_id) {
+            producer.doubt = None;
+        }
+    }
+
+    /// Forgets a producer.
+    pub fn forget(&mut self, producer_id: u64) {
+        if let Some(producer) = self.producers.remove(&producer_id) {
+            self.turns.remove(&producer.turn);
+        }
+    }
+
+    /// Takes over what the log says of a producer, unless it is known here already: what was seen happen beats what
+    /// was read.
+    pub fn adopt(&mut self, producer_id: u64, epoch: u16, runs: Runs, used_at: Instant, now: Instant) {
+        let expired = now.saturating_duration_since(used_at) >= self.expiration;
+        if expired || self.producers.contains_key(&producer_id) {
+            return;
+        }
+        self.make_room();
+        let turn = self.next_turn(used_at);
+        self.turns.insert(turn, producer_id);
+        self.producers.insert(producer_id, Producer { epoch, runs, doubt: None, turn });
+    }
+
+    /// Forgets producers that were not used for the expiration time.
+    pub fn expire(&mut self, now: Instant) {
+        while let Some((&turn, &producer_id)) = self.turns.first_key_value() {
+            if now.saturating_duration_since(turn.0) < self.expiration {
+                return;
+            }
+            self.turns.remove(&turn);
+            self.producers.remove(&producer_id);
+        }
+    }
+
+    fn make_room(&mut self) {
+        while self.producers.len() >= self.producers_max {
+            let Some((_, producer_id)) = self.turns.pop_first() else { return };
+            self.producers.remove(&producer_id);
+        }
+    }
+
+    /// The producer of `batch`, made when it is missing, as the most recently used one.
+    fn touch(&mut self, batch: &Batch, now: Instant) -> &mut Producer {
+        if !self.producers.contains_key(&batch.producer_id) {
+            self.make_room();
+        }
+        let turn = self.next_turn(now);
+        let producer = self.producers.entry(batch.producer_id).or_insert_with(|| Producer {
+            epoch: batch.epoch,
+            runs: Runs::expecting(batch.span.first),
+            doubt: None,
+            turn,
+        });
+        self.turns.remove(&producer.turn);
+        self.turns.insert(turn, batch.producer_id);
+        producer.turn = turn;
+        producer
+    }
+
+    fn next_turn(&mut self, at: Instant) -> Turn {
+        self.uses += 1;
+        (at, self.uses)
+    }
+}

@@ -1,0 +1,231 @@
+//! Producer ids: instance number (16 bits) and counter (47 bits), never given out twice.
+//!
+//! Deduplication keys on these ids, so one that came back would make a new producer's records look like copies of an
+//! old one's, and they would be acknowledged without being stored. The counter is therefore taken in blocks whose end
+//! is durable before the first id of the block is used; after a restart the rest of the last block is lost.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use milena_store::StoreError;
+use parking_lot::RwLock;
+
+/// Ids per block: one durable write for so many producers.
+const BLOCK: u64 = 1_000;
+const COUNTER_BITS: u32 = 47;
+/// Counters of one instance.
+const COUNTERS: u64 = 1 << COUNTER_BITS;
+
+/// Future of a [`Marks`] call.
+pub type MarksFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
+
+/// Where the ends of taken blocks are kept.
+pub trait Marks: Send + Sync + 'static {
+    /// End of the last block of every instance: no counter at or above it was ever given out.
+    fn load(&self) -> MarksFuture<'_, HashMap<u16, u64>>;
+    /// Makes the end of a new block durable.
+    fn store(&self, instance: u16, end: u64) -> MarksFuture<'_, ()>;
+}
+
+/// Why there is no producer id.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum IdError {
+    /// All ids of this instance are spent.
+    #[error("all producer ids of instance {instance} are spent")]
+    Spent {
+        /// The instance number.
+        instance: u16,
+    },
+    /// The new block could not be made durable.
+    #[error("the next block of producer ids could not be stored: {0}")]
+    Store(#[from] StoreError),
+}
+
+/// Gives out producer ids.
+pub struct ProducerIds {
+    instance: u16,
+    marks: Box<dyn Marks>,
+    /// Ends of the blocks of other instances.
+    others: RwLock<HashMap<u16, u64>>,
+    /// First counter that this process could give out.
+    began: u64,
+    next: AtomicU64,
+    block_end: tokio::sync::Mutex<u64>,
+}
+
+impl ProducerIds {
+    /// Goes on behind the last block of `instance`.
+    ///
+    /// # Errors
+    /// When the ends of blocks cannot be read: without them every id could be one that was given out before.
+    pub async fn open(instance: u16, marks: Box<dyn Marks>) -> Result<Self, StoreError> {
+        let mut others = marks.load().await?;
+        let began = others.remove(&instance).unwrap_or(0);
+        Ok(Self {
+            instance,
+            marks,
+            others: RwLock::new(others),
+            began,
+            next: AtomicU64::new(began),
+            block_end: tokio::sync::Mutex::new(began),
+        })
+    }
+
+    /// A producer id that nobody had before. Never negative as an `i64`.
+    ///
+    /// # Errors
+    /// When the ids are spent, or a new block cannot be stored.
+    pub async fn allocate(&self) -> Result<u64, IdError> {
+        let mut block_end = self.block_end.lock().await;
+        let counter = self.next.load(Ordering::Acquire);
+        if counter >= COUNTERS {
+            return Err(IdError::Spent { instance: self.instance });
+        }
+        if counter >= *block_end {
+            let end = (counter + BLOCK).min(COUNTERS);
+            self.marks.store(self.instance, end).await?;
+            *block_end = end;
+        }
+        self.next.store(counter + 1, Ordering::Release);
+        Ok(u64::from(self.instance) << COUNTER_BITS | counter)
+    }
+
+    /// True when the id was given out, by this process or, as far as known, by another one.
+    #[must_use]
+    pub fn was_given_out(&self, producer_id: u64) -> bool {
+        let (instance, counter) = split(producer_id);
+        if instance == u64::from(self.instance) {
+            return counter < self.next.load(Ordering::Acquire);
+        }
+        let Ok(instance) = u16::try_from(instance) else { return false };
+        self.others.read().get(&instance).is_some_and(|end| counter < *end)
+    }
+
+    /// True when the id was given out by this very process.
+    #[must_use]
+    pub fn began_here(&self, producer_id: u64) -> bool {
+        let (instance, counter) = split(producer_id);
+        instance == u64::from(self.instance) && counter >= self.began && counter < self.next.load(Ordering::Acquire)
+    }
+}
+
+fn split(producer_id: u64) -> (u64, u64) {
+    (producer_id >> COUNTER_BITS, producer_id & (COUNTERS - 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct MemoryMarks {
+        ends: parking_lot::Mutex<HashMap<u16, u64>>,
+    }
+
+    impl Marks for MemoryMarks {
+        fn load(&self) -> MarksFuture<'_, HashMap<u16, u64>> {
+            Box::pin(async { Ok(self.ends.lock().clone()) })
+        }
+
+        fn store(&self, instance: u16, end: u64) -> MarksFuture<'_, ()> {
+            Box::pin(async move {
+                self.ends.lock().insert(instance, end);
+                Ok(())
+            })
+        }
+    }
+
+    #[derive(Default, Clone)]
+    struct Disk(Arc<MemoryMarks>);
+
+    impl Marks for Disk {
+        fn load(&self) -> MarksFuture<'_, HashMap<u16, u64>> {
+            self.0.load()
+        }
+        fn store(&self, instance: u16, end: u64) -> MarksFuture<'_, ()> {
+            self.0.store(instance, end)
+        }
+    }
+
+    struct Failing;
+
+    impl Marks for Failing {
+        fn load(&self) -> MarksFuture<'_, HashMap<u16, u64>> {
+            Box::pin(async { Ok(HashMap::new()) })
+        }
+        fn store(&self, _instance: u16, _end: u64) -> MarksFuture<'_, ()> {
+            Box::pin(async { Err(StoreError::Closed) })
+        }
+    }
+
+    async fn open(instance: u16, disk: &Disk) -> ProducerIds {
+        ProducerIds::open(instance, Box::new(disk.clone())).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_restart_goes_on_behind_the_last_block() {
+        let disk = Disk::default();
+        let ids = open(0, &disk).await;
+        assert_eq!(ids.allocate().await, Ok(0));
+        assert_eq!(ids.allocate().await, Ok(1));
+        let ids = open(0, &disk).await;
+        assert_eq!(ids.allocate().await, Ok(BLOCK));
+    }
+
+    #[tokio::test]
+    async fn the_end_of_a_block_is_stored_before_its_first_id_is_used() {
+        let ids = ProducerIds::open(0, Box::new(Failing)).await.unwrap();
+        assert_eq!(ids.allocate().await, Err(IdError::Store(StoreError::Closed)));
+        assert!(!ids.was_given_out(0));
+    }
+
+    #[tokio::test]
+    async fn a_block_is_stored_once_for_all_its_ids() {
+        let disk = Disk::default();
+        let ids = open(0, &disk).await;
+        for _ in 0..BLOCK {
+            ids.allocate().await.unwrap();
+        }
+        assert_eq!(disk.load().await.unwrap().get(&0), Some(&BLOCK));
+        assert_eq!(ids.allocate().await, Ok(BLOCK));
+        assert_eq!(disk.load().await.unwrap().get(&0), Some(&(2 * BLOCK)));
+    }
+
+    #[tokio::test]
+    async fn instances_never_share_an_id_and_no_id_is_negative() {
+        let disk = Disk::default();
+        let first = open(0, &disk).await.allocate().await.unwrap();
+        let last = open(u16::MAX, &disk).await.allocate().await.unwrap();
+        assert_ne!(first, last);
+        assert!(i64::try_from(last).is_ok());
+    }
+
+    #[tokio::test]
+    async fn spent_ids_are_an_error_and_not_a_repetition() {
+        let ids =
+            ProducerIds::open(3, Box::new(MemoryMarks { ends: parking_lot::Mutex::new([(3, COUNTERS - 1)].into()) }))
+                .await
+                .unwrap();
+        assert!(ids.allocate().await.is_ok());
+        assert_eq!(ids.allocate().await, Err(IdError::Spent { instance: 3 }));
+    }
+
+    #[tokio::test]
+    async fn only_ids_below_the_mark_of_their_instance_count_as_given_out() {
+        let disk = Disk::default();
+        open(1, &disk).await.allocate().await.unwrap();
+        let ids = open(0, &disk).await;
+        assert!(ids.was_given_out((1 << COUNTER_BITS) + BLOCK - 1));
+        assert!(!ids.was_given_out((1 << COUNTER_BITS) + BLOCK));
+        assert!(!ids.was_given_out(2 << COUNTER_BITS));
+        assert!(!ids.was_given_out(0));
+        let id = ids.allocate().await.unwrap();
+        assert!(ids.was_given_out(id) && ids.began_here(id));
+        assert!(!ids.began_here((1 << COUNTER_BITS) + 1));
+    }
+}

@@ -1,0 +1,114 @@
+//! One partition as the produce path sees it: its producers' table, and one lane per producer.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use milena_store::{PartitionRef, Store, StoreError};
+use parking_lot::Mutex;
+use tokio::sync::{OnceCell, OwnedMutexGuard};
+
+use super::dedup::Table;
+
+type LaneLock = Arc<tokio::sync::Mutex<()>>;
+
+/// State of one partition, made when the first batch for it comes.
+#[derive(Debug)]
+pub(super) struct Partition {
+    pub(super) at: PartitionRef,
+    pub(super) table: Mutex<Table>,
+    pub(super) rebuilt: OnceCell<()>,
+    lanes: Mutex<HashMap<u64, LaneLock>>,
+    opened: OnceCell<()>,
+    known_end: AtomicU64,
+}
+
+impl Partition {
+    pub(super) fn new(at: PartitionRef, producers_max: usize, expiration: Duration) -> Self {
+        Self {
+            at,
+            table: Mutex::new(Table::new(producers_max, expiration)),
+            rebuilt: OnceCell::new(),
+            lanes: Mutex::new(HashMap::new()),
+            opened: OnceCell::new(),
+            known_end: AtomicU64::new(0),
+        }
+    }
+
+    /// Learns the end of the partition, once: an append whose outcome is lost is searched from there on.
+    ///
+    /// # Errors
+    /// As [`Store::bounds`].
+    pub(super) async fn open(&self, store: &dyn Store) -> Result<(), StoreError> {
+        self.opened
+            .get_or_try_init(|| async {
+                let bounds = store.bounds(&self.at).await?;
+                self.saw_end(bounds.end);
+                Ok(())
+            })
+            .await
+            .copied()
+    }
+
+    /// An end that the partition has had; whatever is appended from now on lands at or behind it.
+    pub(super) fn known_end(&self) -> u64 {
+        self.known_end.load(Ordering::Acquire)
+    }
+
+    pub(super) fn saw_end(&self, end: u64) {
+        self.known_end.fetch_max(end, Ordering::AcqRel);
+    }
+
+    /// A place in the queue of a producer. Batches of one producer go one after the other, in the order in which they
+    /// asked for a place; those of different producers do not wait for each other.
+    pub(super) fn queue(self: &Arc<Self>, producer_id: u64) -> Ticket {
+        let lock = Arc::clone(self.lanes.lock().entry(producer_id).or_default());
+        Ticket { partition: Arc::clone(self), producer_id, lock: Some(lock) }
+    }
+
+    /// True when no batch is under way and no producer is remembered.
+    pub(super) fn is_idle(&self) -> bool {
+        self.lanes.lock().is_empty() && self.table.lock().is_empty()
+    }
+
+    #[cfg(test)]
+    pub(super) fn lanes(&self) -> usize {
+        self.lanes.lock().len()
+    }
+}
+
+/// A place in the queue of a producer; the queue goes away with its last place.
+#[derive(Debug)]
+pub(super) struct Ticket {
+    partition: Arc<Partition>,
+    producer_id: u64,
+    lock: Option<LaneLock>,
+}
+
+/// The producer's turn: nobody else appends for it while this is held.
+#[derive(Debug)]
+pub(super) struct Turn {
+    // Order of fields is order of release: the lane opens before its place in the map is given up.
+    _guard: OwnedMutexGuard<()>,
+    _ticket: Ticket,
+}
+
+impl Ticket {
+    /// Waits for the producer's turn.
+    pub(super) async fn turn(self) -> Turn {
+        let lock = self.lock.clone().unwrap_or_default();
+        Turn { _guard: lock.lock_owned().await, _ticket: self }
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        let mut lanes = self.partition.lanes.lock();
+        self.lock = None;
+        // The map's own reference is the last one: nobody holds or waits for this lane.
+        if lanes.get(&self.producer_id).is_some_and(|lock| Arc::strong_count(lock) == 1) {
+            lanes.remove(&self.producer_id);
+        }
+    }
+}

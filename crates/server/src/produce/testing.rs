@@ -1,0 +1,203 @@
+//! Help for the tests of the produce path: a store that fails on command, batches, a server that restarts.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use milena_records::ProducerSequence;
+use milena_store::frame::Frames;
+use milena_store::testing::{MemoryStore, TestMessage, batch_of};
+use milena_store::{
+    AppendBatch, Appended, Bounds, Capabilities, Entry, Found, GrowthWatcher, PartitionRef, PartitionSize,
+    ProducerSpan, ReadLimit, Store, StoreFuture, TimeKind, TopicInfo, TopicRef, TopicSettings,
+};
+use tokio::time::Instant;
+
+use super::append::{AppendError, Prepared, Stored};
+use super::dedup::Batch;
+use super::marks::LogMarks;
+use super::sequence::{Span, advance};
+use super::{Produce, ProduceSettings};
+use crate::config::{Idempotence, ServerConfig};
+
+/// A produce path over an empty store.
+pub(crate) async fn produce() -> Produce {
+    TestServer::start().await.produce
+}
+
+/// The settings of a server, with producers that do not expire: the test store's clock stands still in the past.
+pub(crate) fn settings() -> ProduceSettings {
+    ProduceSettings {
+        expiration: Duration::from_secs(100 * 365 * 86_400),
+        ..ProduceSettings::new(&ServerConfig::default())
+    }
+}
+
+/// A produce path over a store in memory, and one topic.
+pub(crate) struct TestServer {
+    pub(crate) store: MemoryStore,
+    pub(crate) produce: Produce,
+    pub(crate) at: PartitionRef,
+    pub(crate) settings: ProduceSettings,
+}
+
+impl TestServer {
+    pub(crate) async fn start() -> Self {
+        Self::with(settings()).await
+    }
+
+    pub(crate) async fn with(settings: ProduceSettings) -> Self {
+        let store = MemoryStore::new();
+        let topic = store.create_topic("kafka", "orders", 3, &TopicSettings::default()).await.unwrap().topic;
+        let produce = open(&store, &settings).await;
+        Self { store, produce, at: topic.partition(0), settings }
+    }
+
+    /// Another process over the same data.
+    pub(crate) async fn restart(&mut self) {
+        self.store.forget_faults();
+        self.store = self.store.again();
+        self.produce = open(&self.store, &self.settings).await;
+    }
+
+    pub(crate) async fn producer(&self) -> u64 {
+        self.produce.allocate_id().await.unwrap()
+    }
+
+    /// Produces as a client with a time-out of 30 s does; answers the offset.
+    pub(crate) async fn send(&self, batch: Batch) -> Result<u64, AppendError> {
+        self.send_within(batch, Duration::from_secs(30)).await
+    }
+
+    pub(crate) async fn send_within(&self, batch: Batch, timeout: Duration) -> Result<u64, AppendError> {
+        let stored = self.produce.append(&self.at, prepared(batch), Instant::now() + timeout).await;
+        stored.map(|stored: Stored| stored.base_offset.unwrap())
+    }
+
+    /// What the partition holds: producer id, epoch and sequence of each message.
+    pub(crate) async fn log(&self) -> Vec<ProducerSequence> {
+        self.ids().await.into_iter().filter_map(ProducerSequence::from_message_id).collect()
+    }
+
+    /// Message ids of the partition.
+    pub(crate) async fn ids(&self) -> Vec<u128> {
+        let start = self.store.bounds(&self.at).await.unwrap().start;
+        let limit = ReadLimit { bytes: usize::MAX, at_least_one: true };
+        let entries = self.store.read(&self.at, start, limit).await.unwrap();
+        entries.iter().flat_map(|entry| Frames::new(&entry.frames).map(|frame| frame.id).collect::<Vec<_>>()).collect()
+    }
+
+    /// Sequences of one producer as the partition holds them.
+    pub(crate) async fn sequences(&self, producer_id: u64) -> Vec<u32> {
+        let log = self.log().await.into_iter();
+        log.filter(|place| place.producer_id == producer_id).map(|place| place.sequence).collect()
+    }
+}
+
+async fn open(store: &MemoryStore, settings: &ProduceSettings) -> Produce {
+    let store: Arc<dyn Store> = Arc::new(SlowStore(store.clone()));
+    let marks = LogMarks::open(Arc::clone(&store), 0).await.unwrap();
+    Produce::open(settings.clone(), 0, store, Box::new(marks), Arc::default()).await.unwrap()
+}
+
+/// A store whose appends take a millisecond before they begin and one before they return, so that others come between.
+struct SlowStore(MemoryStore);
+
+impl Store for SlowStore {
+    fn append<'a>(&'a self, at: &'a PartitionRef, batch: AppendBatch) -> StoreFuture<'a, Appended> {
+        Box::pin(async move {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            let appended = self.0.append(at, batch).await;
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            appended
+        })
+    }
+    fn capabilities(&self) -> Capabilities {
+        self.0.capabilities()
+    }
+    fn topics(&self) -> StoreFuture<'_, Vec<TopicInfo>> {
+        self.0.topics()
+    }
+    fn topic<'a>(&'a self, stream: &'a str, topic: &'a str) -> StoreFuture<'a, Option<TopicInfo>> {
+        self.0.topic(stream, topic)
+    }
+    fn create_topic<'a>(
+        &'a self,
+        stream: &'a str,
+        topic: &'a str,
+        partitions: u32,
+        settings: &'a TopicSettings,
+    ) -> StoreFuture<'a, TopicInfo> {
+        self.0.create_topic(stream, topic, partitions, settings)
+    }
+    fn delete_topic<'a>(&'a self, topic: &'a TopicRef) -> StoreFuture<'a, ()> {
+        self.0.delete_topic(topic)
+    }
+    fn grow_topic<'a>(&'a self, topic: &'a TopicRef, partitions: u32) -> StoreFuture<'a, TopicInfo> {
+        self.0.grow_topic(topic, partitions)
+    }
+    fn update_settings<'a>(&'a self, topic: &'a TopicRef, settings: &'a TopicSettings) -> StoreFuture<'a, TopicInfo> {
+        self.0.update_settings(topic, settings)
+    }
+    fn read<'a>(&'a self, at: &'a PartitionRef, from: u64, limit: ReadLimit) -> StoreFuture<'a, Vec<Entry>> {
+        self.0.read(at, from, limit)
+    }
+    fn find<'a>(
+        &'a self,
+        at: &'a PartitionRef,
+        from: u64,
+        time_micros: u64,
+        kind: TimeKind,
+    ) -> StoreFuture<'a, Option<Found>> {
+        self.0.find(at, from, time_micros, kind)
+    }
+    fn newest<'a>(&'a self, at: &'a PartitionRef, kind: TimeKind) -> StoreFuture<'a, Option<Found>> {
+        self.0.newest(at, kind)
+    }
+    fn bounds<'a>(&'a self, at: &'a PartitionRef) -> StoreFuture<'a, Bounds> {
+        self.0.bounds(at)
+    }
+    fn trim<'a>(&'a self, at: &'a PartitionRef, before: u64) -> StoreFuture<'a, Bounds> {
+        self.0.trim(at, before)
+    }
+    fn sizes<'a>(&'a self, topic: &'a TopicRef) -> StoreFuture<'a, Vec<PartitionSize>> {
+        self.0.sizes(topic)
+    }
+    fn watch(&self, watcher: Arc<dyn GrowthWatcher>) {
+        self.0.watch(watcher);
+    }
+    fn close(&self) -> StoreFuture<'_, ()> {
+        self.0.close()
+    }
+}
+
+/// A batch of epoch 0.
+pub(crate) fn batch(producer_id: u64, first: u32, count: u32) -> Batch {
+    Batch { producer_id, epoch: 0, span: Span { first, count } }
+}
+
+/// The batch as the mapping hands it on.
+pub(crate) fn prepared(batch: Batch) -> Prepared {
+    let Batch { producer_id, epoch, span } = batch;
+    let id = |index| ProducerSequence { producer_id, epoch, sequence: advance(span.first, index) }.to_message_id();
+    let messages: Vec<_> = (0..span.count).map(|index| TestMessage::new(id(index), b"value")).collect();
+    let producer = Some(ProducerSpan { producer_id, epoch, base_sequence: span.first });
+    Prepared {
+        batch: AppendBatch { producer, ..batch_of(&messages) },
+        first_id: id(0),
+        sequence: Some(batch),
+        tells_append_time: false,
+        sent_bytes: 100,
+    }
+}
+
+/// A batch without a producer, with ids that begin at `first_id`.
+pub(crate) fn plain(first_id: u128, count: u32) -> Prepared {
+    let messages: Vec<_> = (0..count).map(|index| TestMessage::new(first_id + u128::from(index), b"value")).collect();
+    let batch = batch_of(&messages);
+    Prepared { batch, first_id, sequence: None, tells_append_time: false, sent_bytes: 100 }
+}
+
+/// Settings of a mode.
+pub(crate) fn in_mode(idempotence: Idempotence) -> ProduceSettings {
+    ProduceSettings { idempotence, ..settings() }
+}

@@ -1,0 +1,137 @@
+//! Start and end of a server.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use milena_store::{Store, StoreError};
+use tokio::task::JoinHandle;
+use tokio::time::{Duration, timeout};
+
+use crate::broker::Broker;
+use crate::config::{ConfigError, ServerConfig};
+use crate::dispatch::{APIS, Api};
+use crate::lifecycle::Phase;
+use crate::listener::{self, Bound};
+use crate::topics::OpenError;
+
+/// Time that dropped connections have to notice it. They do at their next wait, so this covers a handler that is
+/// computing.
+const DROPPED_WAIT: Duration = Duration::from_secs(1);
+
+/// Why a server did not start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// The configuration contradicts itself.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// A socket could not be opened.
+    #[error("listener `{name}` cannot listen on {address}: {source}")]
+    Bind {
+        /// Name of the listener.
+        name: String,
+        /// Address it was to bind.
+        address: SocketAddr,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The store could not be read or written.
+    #[error("the store cannot be used: {0}")]
+    Store(#[from] StoreError),
+    /// The topics could not be loaded, or what is configured for them is refused.
+    #[error(transparent)]
+    Topics(#[from] OpenError),
+}
+
+/// A running server. Dropping it drops its connections without a word; [`Server::shutdown`] is the polite way.
+#[must_use = "a server that is dropped stops"]
+pub struct Server {
+    broker: Arc<Broker>,
+    addresses: Vec<Bound>,
+    accepting: Vec<JoinHandle<()>>,
+}
+
+impl Server {
+    /// Binds the listeners, assembles the broker and begins to serve. Needs a tokio runtime; a multi-thread one lets
+    /// large requests be decoded without delaying other connections.
+    ///
+    /// # Errors
+    /// When the configuration contradicts itself, an address cannot be bound, or the store cannot be read.
+    pub async fn start(config: ServerConfig, store: Arc<dyn Store>) -> Result<Self, StartError> {
+        Self::start_with(config, store, APIS).await
+    }
+
+    /// As [`Server::start`], with a dispatch table of the caller's.
+    ///
+    /// # Errors
+    /// As [`Server::start`].
+    pub async fn start_with(
+        config: ServerConfig,
+        store: Arc<dyn Store>,
+        apis: &'static [Api],
+    ) -> Result<Self, StartError> {
+        config.validate()?;
+        // Bound first: a port that is taken should be reported before anything is read or written.
+        let listeners = listener::bind_all(&config.listeners)?;
+        let broker = Broker::open_with(config, store, apis).await?;
+        let mut addresses = Vec::with_capacity(listeners.len());
+        let mut accepting = Vec::with_capacity(listeners.len());
+        for (bound, socket) in listeners {
+            tracing::info!(
+                listener = bound.name,
+                address = %bound.address,
+                advertised = %format_args!("{}:{}", bound.advertised_host, bound.advertised_port),
+                "listening"
+            );
+            addresses.push(bound.clone());
+            accepting.push(tokio::spawn(listener::accept_all(Arc::clone(&broker), bound, socket)));
+        }
+        tracing::info!(cluster = broker.cluster_id, node = broker.node_id(), "serving");
+        Ok(Self { broker, addresses, accepting })
+    }
+
+    /// The listeners as they are bound, in the order of the configuration.
+    #[must_use]
+    pub fn addresses(&self) -> &[Bound] {
+        &self.addresses
+    }
+
+    /// What the handlers share.
+    #[must_use]
+    pub fn broker(&self) -> &Arc<Broker> {
+        &self.broker
+    }
+
+    /// Ends the server: no connection is accepted any more, idle ones are closed, requests in flight are answered
+    /// within the drain time, parked ones at once; what is left is dropped. Then the store is closed.
+    ///
+    /// # Errors
+    /// When the store could not flush what it holds.
+    pub async fn shutdown(mut self) -> Result<(), StoreError> {
+        let lifecycle = &self.broker.lifecycle;
+        tracing::info!(connections = lifecycle.connections(), "shutting down");
+        lifecycle.advance(Phase::Draining);
+        for accepting in self.accepting.drain(..) {
+            // An accept loop that panicked has nothing left to stop.
+            let _ = accepting.await;
+        }
+        if timeout(self.broker.config.limits.shutdown_drain, lifecycle.empty()).await.is_err() {
+            tracing::warn!(connections = lifecycle.connections(), "the drain time is over, dropping connections");
+            lifecycle.advance(Phase::Dropping);
+            let _ = timeout(DROPPED_WAIT, lifecycle.empty()).await;
+        }
+        let closed = self.broker.store.close().await;
+        match &closed {
+            Ok(()) => tracing::info!("stopped"),
+            Err(error) => tracing::error!(%error, "stopped, but the store did not close cleanly"),
+        }
+        closed
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.broker.lifecycle.advance(Phase::Dropping);
+    }
+}

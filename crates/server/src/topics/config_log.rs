@@ -1,0 +1,343 @@
+//! What users set on topics, kept in the store's own internal topic.
+//!
+//! Configs belong to an incarnation of a topic, so that a topic which was deleted and created again does not inherit.
+//! An incarnation has no number before the engine created it, and a crash may come between the creation and the
+//! record of the configs; the client would create again, hear that the topic exists, and its configs would be lost
+//! without a word. So the configs are *planned* under the topic's place first, then the topic is created, then they
+//! are bound to the incarnation. Whoever loads the log and finds a plan and a topic without configs at its place
+//! binds them. The other order (create, then record) has no such repair.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use milena_store::state_log::{StateEvent, StateLog, StateLogOptions};
+use milena_store::{Store, StoreError, TopicRef};
+use serde::{Deserialize, Serialize};
+
+use super::mapping::Place;
+
+/// Configs by name.
+pub(super) type Configs = BTreeMap<String, String>;
+
+/// One incarnation of a topic, as the engine numbers it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub(super) struct Incarnation {
+    stream_id: u32,
+    topic_id: u32,
+    created_at_micros: u64,
+}
+
+impl From<&TopicRef> for Incarnation {
+    fn from(topic: &TopicRef) -> Self {
+        Self { stream_id: topic.stream_id(), topic_id: topic.topic_id(), created_at_micros: topic.created_at_micros() }
+    }
+}
+
+/// One change.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "op", rename_all = "snake_case", deny_unknown_fields)]
+pub(super) enum Record {
+    /// A topic with these configs is about to be created; none is a plan taken back.
+    Plan { stream: String, topic: String, configs: Configs },
+    /// These are the configs of that incarnation, in place of all it had. A plan for its place is done.
+    Set { stream: String, topic: String, of: Incarnation, configs: Configs },
+    /// The incarnation is gone.
+    Drop { of: Incarnation },
+}
+
+/// The configs in memory.
+#[derive(Debug, Default)]
+pub(super) struct ConfigTable {
+    planned: HashMap<Place, Configs>,
+    set: HashMap<Incarnation, (Place, Configs)>,
+}
+
+impl ConfigTable {
+    /// Carries out one change.
+    pub(super) fn apply(&mut self, record: Record) {
+        match record {
+            Record::Plan { stream, topic, configs } if configs.is_empty() => {
+                self.planned.remove(&Place { stream, topic });
+            }
+            Record::Plan { stream, topic, configs } => {
+                self.planned.insert(Place { stream, topic }, configs);
+            }
+            Record::Set { stream, topic, of, configs } => {
+                let place = Place { stream, topic };
+                self.planned.remove(&place);
+                self.set.insert(of, (place, configs));
+            }
+            Record::Drop { of } => {
+                self.set.remove(&of);
+            }
+        }
+    }
+
+    /// What was set on that incarnation.
+    pub(super) fn get(&self, topic: &TopicRef) -> Option<&Configs> {
+        self.set.get(&Incarnation::from(topic)).map(|(_, configs)| configs)
+    }
+
+    /// What was planned for a place and not yet bound.
+    pub(super) fn planned(&self, place: &Place) -> Option<&Configs> {
+        self.planned.get(place)
+    }
+
+    /// Keeps what belongs to `topics` only, and binds plans to topics that have no configs of their own.
+    pub(super) fn reconcile<'a>(&mut self, topics: impl Iterator<Item = &'a TopicRef>) {
+        let mut kept = HashMap::new();
+        for topic in topics {
+            let of = Incarnation::from(topic);
+            let place = Place { stream: topic.stream().to_owned(), topic: topic.topic().to_owned() };
+            let planned = self.planned.remove(&place);
+            let configs = self.set.remove(&of).map(|(_, configs)| configs).or(planned);
+            if let Some(configs) = configs {
+                kept.insert(of, (place, configs));
+            }
+        }
+        self.set = kept;
+        self.planned.clear();
+    }
+
+    /// The records that make an empty table this one.
+    pub(super) fn records(&self) -> Vec<Record> {
+        let planned = self.planned.iter().map(|(place, configs)| Record::Plan {
+            stream: place.stream.clone(),
+            topic: place.topic.clone(),
+            configs: configs.clone(),
+        });
+        let set = self.set.iter().map(|(of, (place, configs))| Record::Set {
+            stream: place.stream.clone(),
+            topic: place.topic.clone(),
+            of: *of,
+            configs: configs.clone(),
+        });
+        planned.chain(set).collect()
+    }
+}
+
+/// First byte of every record. A version that is not known is an error at start: skipping what a newer Milena wrote
+/// would lose configs.
+const VERSION: u8 = 1;
+
+/// Topic of the internal stream.
+const TOPIC: &str = "configs";
+
+/// The table and the log behind it.
+pub(super) struct ConfigLog {
+    log: StateLog,
+    table: ConfigTable,
+}
+
+impl ConfigLog {
+    /// Loads all that was ever set. `writer` is the instance number.
+    pub(super) async fn open(store: Arc<dyn Store>, writer: u16) -> Result<Self, StoreError> {
+        let mut table = ConfigTable::default();
+        let mut broken = None;
+        let options = StateLogOptions { writer: u64::from(writer), ..StateLogOptions::default() };
+        let log = StateLog::open(store, TOPIC, options, |event| match event {
+            StateEvent::Reset => table = ConfigTable::default(),
+            StateEvent::Record(bytes) => match decode(bytes) {
+                Ok(record) => table.apply(record),
+                Err(error) => broken = broken.take().or(Some(error)),
+            },
+        })
+        .await?;
+        match broken {
+            Some(error) => Err(error),
+            None => Ok(Self { log, table }),
+        }
+    }
+
+    /// The configs as they are now.
+    pub(super) fn table(&self) -> &ConfigTable {
+        &self.table
+    }
+
+    /// Forgets what belongs to no topic, and binds what was planned. The log follows with the next snapshot; until
+    /// then every start comes to the same result.
+    pub(super) async fn reconcile<'a>(&mut self, topics: impl Iterator<Item = &'a TopicRef>) {
+        self.table.reconcile(topics);
+        self.snapshot_if_due().await;
+    }
+
+    /// Makes a change durable, then carries it out.
+    pub(super) async fn write(&mut self, record: Record) -> Result<(), StoreError> {
+        self.log.append(encode(&record)?).await?;
+        self.table.apply(record);
+        self.snapshot_if_due().await;
+        Ok(())
+    }
+
+    async fn snapshot_if_due(&self) {
+        if !self.log.snapshot_due() {
+            return;
+        }
+        let records: Result<Vec<_>, _> = self.table.records().iter().map(encode).collect();
+        let written = match records {
+            Ok(records) => self.log.snapshot(records).await,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = written {
+            // The records that it would stand for are still there; the next change tries again.
+            tracing::warn!(%error, "no snapshot of the topic configs");
+        }
+    }
+}
+
+fn encode(record: &Record) -> Result<Vec<u8>, StoreError> {
+    let mut bytes = vec![VERSION];
+    serde_json::to_writer(&mut bytes, record)
+        .map_err(|error| StoreError::Broken { context: format!("a config record cannot be written: {error}") })?;
+    Ok(bytes)
+}
+
+fn decode(bytes: &[u8]) -> Result<Record, StoreError> {
+    let broken = |why: String| StoreError::Broken { context: format!("a config record {why}") };
+    match bytes.split_first() {
+        Some((&VERSION, json)) => {
+            serde_json::from_slice(json).map_err(|error| broken(format!("cannot be read: {error}")))
+        }
+        Some((version, _)) => Err(broken(format!("has version {version}, this Milena knows version {VERSION}"))),
+        None => Err(broken("is empty".to_owned())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use milena_store::testing::MemoryStore;
+
+    use super::*;
+
+    fn topic(name: &str, number: u32) -> TopicRef {
+        TopicRef::new("kafka", name, 1, number, 1_764_000_000_000_000)
+    }
+
+    fn configs(value: &str) -> Configs {
+        Configs::from([("retention.ms".to_owned(), value.to_owned())])
+    }
+
+    fn plan(name: &str, configs: Configs) -> Record {
+        Record::Plan { stream: "kafka".to_owned(), topic: name.to_owned(), configs }
+    }
+
+    fn set(topic: &TopicRef, configs: Configs) -> Record {
+        Record::Set { stream: topic.stream().to_owned(), topic: topic.topic().to_owned(), of: topic.into(), configs }
+    }
+
+    async fn open(store: &MemoryStore) -> ConfigLog {
+        ConfigLog::open(Arc::new(store.again()), 0).await.unwrap()
+    }
+
+    /// What version 1 wrote; it must be readable for ever.
+    #[test]
+    fn the_stored_form_of_version_1_does_not_change() {
+        let of = topic("orders", 7);
+        let fixtures = [
+            (
+                plan("orders", configs("5")),
+                r#"{"op":"plan","stream":"kafka","topic":"orders","configs":{"retention.ms":"5"}}"#,
+            ),
+            (
+                set(&of, configs("5")),
+                r#"{"op":"set","stream":"kafka","topic":"orders","of":{"stream_id":1,"topic_id":7,"created_at_micros":1764000000000000},"configs":{"retention.ms":"5"}}"#,
+            ),
+            (
+                Record::Drop { of: (&of).into() },
+                r#"{"op":"drop","of":{"stream_id":1,"topic_id":7,"created_at_micros":1764000000000000}}"#,
+            ),
+        ];
+        for (record, json) in fixtures {
+            let bytes = [b"\x01", json.as_bytes()].concat();
+            assert_eq!(encode(&record).unwrap(), bytes);
+            assert_eq!(decode(&bytes).unwrap(), record);
+        }
+    }
+
+    #[test]
+    fn a_record_of_another_version_or_of_garbage_is_an_error() {
+        for bytes in [&b""[..], b"\x02{}", b"\x01", b"\x01{}", b"\x01{\"op\":\"other\"}", b"{\"op\":\"drop\"}"] {
+            assert!(matches!(decode(bytes), Err(StoreError::Broken { .. })), "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn a_plan_without_configs_takes_a_plan_back() {
+        let mut table = ConfigTable::default();
+        table.apply(plan("t", configs("1")));
+        table.apply(plan("t", Configs::new()));
+        assert!(table.records().is_empty());
+    }
+
+    #[test]
+    fn a_plan_is_bound_to_the_topic_that_came_into_being() {
+        let mut table = ConfigTable::default();
+        table.apply(plan("t", configs("1")));
+        let created = topic("t", 1);
+        table.reconcile([&created].into_iter());
+        assert_eq!(table.get(&created), Some(&configs("1")));
+        assert_eq!(table.records(), [set(&created, configs("1"))]);
+    }
+
+    #[test]
+    fn a_plan_never_replaces_configs_that_are_bound() {
+        let mut table = ConfigTable::default();
+        let bound = topic("t", 1);
+        table.apply(set(&bound, configs("1")));
+        table.apply(plan("t", configs("2")));
+        table.reconcile([&bound].into_iter());
+        assert_eq!(table.get(&bound), Some(&configs("1")));
+    }
+
+    #[test]
+    fn what_belongs_to_no_topic_is_forgotten() {
+        let mut table = ConfigTable::default();
+        table.apply(set(&topic("gone", 1), configs("1")));
+        table.apply(plan("never", configs("2")));
+        table.reconcile([&topic("other", 2)].into_iter());
+        assert!(table.records().is_empty());
+    }
+
+    #[test]
+    fn a_topic_created_again_does_not_inherit() {
+        let mut table = ConfigTable::default();
+        table.apply(set(&topic("t", 1), configs("1")));
+        let again = topic("t", 2);
+        table.reconcile([&again].into_iter());
+        assert_eq!(table.get(&again), None);
+    }
+
+    #[tokio::test]
+    async fn configs_are_there_again_after_a_restart() {
+        let store = MemoryStore::new();
+        let of = topic("t", 1);
+        let mut log = open(&store).await;
+        log.write(set(&of, configs("1"))).await.unwrap();
+        log.write(set(&of, configs("2"))).await.unwrap();
+        assert_eq!(open(&store).await.table().get(&of), Some(&configs("2")));
+    }
+
+    #[tokio::test]
+    async fn a_change_that_did_not_become_durable_is_not_carried_out() {
+        let store = MemoryStore::new();
+        let of = topic("t", 1);
+        let mut log = open(&store).await;
+        store.plan(milena_store::testing::Fault::Full);
+        assert!(log.write(set(&of, configs("1"))).await.is_err());
+        assert_eq!(log.table().get(&of), None);
+    }
+
+    #[tokio::test]
+    async fn snapshots_keep_the_log_from_growing_with_every_change() {
+        let store = MemoryStore::new();
+        let of = topic("t", 1);
+        let mut log = open(&store).await;
+        let long = "9".repeat(30_000);
+        for _ in 0..100 {
+            log.write(set(&of, configs(&long))).await.unwrap();
+        }
+        let bounds = store.bounds(log.log.partition()).await.unwrap();
+        assert!(bounds.start > 50, "{bounds:?}");
+        assert_eq!(open(&store).await.table().get(&of), Some(&configs(&long)));
+    }
+}

@@ -1,0 +1,25 @@
+//! Kafka topics over the store's topics: mapping, ids, configs, and a cache that is complete at any time.
+//!
+//! - [`names`]: Kafka's rules for topic names
+//! - [`mapping`]: Kafka names to places in the store, and back
+//! - [`ids`]: Kafka's topic ids, derived and never stored
+//! - [`configs`]: every topic config of Kafka, the configs of the broker, and what they mean here
+//! - [`directory`]: the cache
+//! - `changes`: the steps in which topics change, and why in that order
+//! - `config_log`: what users set, kept in an internal topic
+//! - [`error`]: why a change was refused
+
+mod changes;
+mod config_log;
+pub mod configs;
+pub mod directory;
+pub mod error;
+pub mod ids;
+pub mod mapping;
+pub mod names;
+mod topic;
+
+pub use configs::TopicConfig;
+pub use directory::{OpenError, TopicDirectory};
+pub use error::TopicError;
+pub use topic::Topic;

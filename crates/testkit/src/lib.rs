@@ -1,0 +1,30 @@
+//! For tests only: in-process server, raw wire client, child processes.
+//!
+//! - [`raw`]: a client that sends what it is told, right or wrong, and reads frames in order
+//! - [`server`]: a server in this process, over memory or a folder, which can be restarted on its data
+//! - [`child`]: the `milena` binary as a child process, which can be killed and started again
+//! - [`port`]: free ports
+//!
+//! Everything here panics where a test should fail: each call has a deadline, and what it waited for is in the message.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "for tests only: what goes wrong here is a failed test"
+)]
+
+pub mod child;
+pub mod port;
+pub mod raw;
+pub mod server;
+
+use std::time::Duration;
+
+pub use child::ChildServer;
+pub use port::free_port;
+pub use raw::RawClient;
+pub use server::TestServer;
+
+/// Time after which something that should happen at once has not happened. Long, because test machines are busy.
+pub const SOON: Duration = Duration::from_secs(30);

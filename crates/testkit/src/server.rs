@@ -1,0 +1,185 @@
+//! A server in this process, over memory or a folder, which can be restarted on its data.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+
+use milena_server::{ListenerConfig, Server, ServerConfig};
+use milena_store::testing::MemoryStore;
+use milena_store::{Durability, Store};
+use milena_store_embedded::EmbeddedConfig;
+use milena_wire::kafka_protocol::messages::ApiVersionsRequest;
+use tempfile::TempDir;
+
+use crate::RawClient;
+
+/// Where the data of a test server is.
+enum Data {
+    Memory(MemoryStore),
+    Folder(TempDir),
+    /// The test's own engine, which cannot be opened a second time.
+    Given,
+}
+
+/// How a test server is started.
+pub struct Builder {
+    config: ServerConfig,
+    data: Data,
+    store: Option<Arc<dyn Store>>,
+    durability: Durability,
+}
+
+impl Builder {
+    /// Changes the configuration.
+    #[must_use]
+    pub fn config(mut self, change: impl FnOnce(&mut ServerConfig)) -> Self {
+        change(&mut self.config);
+        self
+    }
+
+    /// Keeps the data with the embedded engine in a temporary folder instead of memory.
+    #[must_use]
+    pub fn in_folder(mut self) -> Self {
+        self.data = Data::Folder(TempDir::with_prefix("milena-").expect("a temporary folder"));
+        self
+    }
+
+    /// Durability of the embedded engine where a topic does not say.
+    #[must_use]
+    pub fn durability(mut self, durability: Durability) -> Self {
+        self.durability = durability;
+        self
+    }
+
+    /// Keeps the data in an engine of the test's own, for instance one with faults.
+    #[must_use]
+    pub fn store(mut self, store: Arc<dyn Store>) -> Self {
+        self.data = Data::Given;
+        self.store = Some(store);
+        self
+    }
+
+    /// Keeps the data in that memory, which the test can plan faults for.
+    #[must_use]
+    pub fn memory(mut self, memory: MemoryStore) -> Self {
+        self.data = Data::Memory(memory);
+        self
+    }
+
+    /// Starts the server and waits until it answers.
+    pub async fn start(self) -> TestServer {
+        TestServer::open(self.config, self.data, self.store, self.durability).await
+    }
+}
+
+/// A running server on a port that the system chose.
+#[must_use = "a server that is dropped stops"]
+pub struct TestServer {
+    server: Server,
+    config: ServerConfig,
+    data: Data,
+    durability: Durability,
+}
+
+impl TestServer {
+    /// A server over memory with the default configuration.
+    pub async fn start() -> Self {
+        Self::builder().start().await
+    }
+
+    /// The default configuration on a loopback port that the system chooses, over memory.
+    pub fn builder() -> Builder {
+        let listener = ListenerConfig {
+            name: "test".to_owned(),
+            bind: SocketAddr::from(([127, 0, 0, 1], 0)),
+            advertised_host: None,
+            advertised_port: None,
+        };
+        Builder {
+            config: ServerConfig { listeners: vec![listener], ..ServerConfig::default() },
+            data: Data::Memory(MemoryStore::new()),
+            store: None,
+            durability: Durability::Os,
+        }
+    }
+
+    async fn open(config: ServerConfig, data: Data, given: Option<Arc<dyn Store>>, durability: Durability) -> Self {
+        let store = match (given, &data) {
+            (Some(store), _) => store,
+            (None, Data::Memory(memory)) => Arc::new(memory.again()),
+            (None, Data::Folder(folder)) => open_embedded(folder.path(), durability).await,
+            (None, Data::Given) => panic!("an engine that the test gave cannot be opened again"),
+        };
+        let server = Server::start(config.clone(), store).await.expect("a server");
+        let server = Self { server, config, data, durability };
+        let answer = server.client().await.request(0, &ApiVersionsRequest::default()).await;
+        assert_eq!(answer.error_code, 0, "the server is not ready");
+        server
+    }
+
+    /// Address of the first listener.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.server.addresses().first().expect("a listener").address
+    }
+
+    /// Address of the first listener, as clients are configured with it.
+    #[must_use]
+    pub fn bootstrap(&self) -> String {
+        self.address().to_string()
+    }
+
+    /// A new connection to the first listener.
+    pub async fn client(&self) -> RawClient {
+        RawClient::connect(self.address()).await
+    }
+
+    /// The server itself.
+    pub fn server(&self) -> &Server {
+        &self.server
+    }
+
+    /// Folder of the data, when it is in one.
+    #[must_use]
+    pub fn folder(&self) -> Option<&Path> {
+        match &self.data {
+            Data::Folder(folder) => Some(folder.path()),
+            Data::Memory(_) | Data::Given => None,
+        }
+    }
+
+    /// Stops politely; the data goes with it.
+    pub async fn shutdown(self) {
+        self.server.shutdown().await.expect("a store that closes cleanly");
+    }
+
+    /// Stops politely and starts again on the same data and the same port.
+    pub async fn restart(self) -> Self {
+        self.restart_with(|_| {}).await
+    }
+
+    /// As [`TestServer::restart`], with a changed configuration.
+    pub async fn restart_with(self, change: impl FnOnce(&mut ServerConfig)) -> Self {
+        let address = self.address();
+        let Self { server, mut config, data, durability } = self;
+        server.shutdown().await.expect("a store that closes cleanly");
+        if let Some(listener) = config.listeners.first_mut() {
+            listener.bind = address;
+        }
+        change(&mut config);
+        Self::open(config, data, None, durability).await
+    }
+}
+
+async fn open_embedded(folder: &Path, durability: Durability) -> Arc<dyn Store> {
+    let config = EmbeddedConfig {
+        dir: Some(folder.to_owned()),
+        durability,
+        segment_bytes: 16 << 20,
+        open_files_max: 256,
+        ..EmbeddedConfig::default()
+    };
+    // Opening recovers the log, which blocks.
+    let opened = tokio::task::spawn_blocking(move || milena_store_embedded::open(&config));
+    opened.await.expect("no panic").expect("the embedded store")
+}
