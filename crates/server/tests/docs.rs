@@ -1,0 +1,130 @@
+//! What the documents say about this crate is what it does.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    missing_docs,
+    reason = "test code"
+)]
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use milena_server::dispatch::APIS;
+use milena_server::limits::Limits;
+
+fn document(name: &str) -> String {
+    std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(name)).unwrap()
+}
+
+/// The cells of the table rows in `text`, without heads and rules.
+fn rows(text: &str) -> Vec<Vec<String>> {
+    let lines: Vec<&str> = text.lines().collect();
+    let is_rule = |line: &&str| line.starts_with("| ---");
+    let mut rows = Vec::new();
+    for (at, line) in lines.iter().enumerate() {
+        let is_head = lines.get(at + 1).is_some_and(is_rule);
+        if line.starts_with('|') && !is_rule(line) && !is_head {
+            rows.push(line.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect());
+        }
+    }
+    rows
+}
+
+#[test]
+fn the_table_of_apis_in_the_readme_is_the_dispatch_table() {
+    let readme = document("README.md");
+    let (_, rest) = readme.split_once("<!-- api-table:begin -->").unwrap();
+    let (table, _) = rest.split_once("<!-- api-table:end -->").unwrap();
+    let served: Vec<Vec<String>> = APIS
+        .iter()
+        .map(|api| {
+            let mut versions = format!("{}-{}", api.advertised.0, api.advertised.1);
+            if api.served != api.advertised {
+                versions.push_str(&format!(" (served from {})", api.served.0));
+            }
+            vec![(api.key as i16).to_string(), api.name.to_owned(), versions]
+        })
+        .collect();
+    assert_eq!(rows(table), served);
+}
+
+fn count(number: u64) -> String {
+    let digits = number.to_string();
+    let groups: Vec<&str> =
+        digits.as_bytes().rchunks(3).rev().map(|group| std::str::from_utf8(group).unwrap()).collect();
+    groups.join(",")
+}
+
+fn size(bytes: usize) -> String {
+    let units = [("GiB", 30), ("MiB", 20), ("KiB", 10)];
+    let unit = units.iter().find(|(_, shift)| bytes >= 1 << shift && bytes.is_multiple_of(1 << shift));
+    unit.map_or_else(|| format!("{bytes} bytes"), |(name, shift)| format!("{} {name}", bytes >> shift))
+}
+
+fn time(time: Duration) -> String {
+    match time.as_secs() {
+        seconds if seconds % 60 == 0 && seconds > 60 => format!("{} min", seconds / 60),
+        seconds => format!("{seconds} s"),
+    }
+}
+
+#[test]
+fn every_limit_is_in_its_document_with_its_default() {
+    // All fields are named here, so that a new one cannot be forgotten.
+    let Limits {
+        max_frame_bytes,
+        max_connections,
+        max_connections_per_address,
+        idle_timeout,
+        read_timeout,
+        write_timeout,
+        in_flight_bytes: _,
+        fetch_response_bytes,
+        fetch_wait_max,
+        fetch_sessions,
+        auto_create_max,
+        create_partitions_max,
+        admin_timeout_max,
+        error_text_bytes,
+        fetch_session_partitions,
+        dedup_tail_messages,
+        dedup_tail_bytes,
+        in_doubt_grace,
+        frame_pool_bytes,
+        shutdown_drain,
+    } = Limits::default();
+    let expected = BTreeMap::from([
+        ("max_frame_bytes", size(max_frame_bytes)),
+        ("max_connections", count(max_connections as u64)),
+        ("max_connections_per_address", max_connections_per_address.map_or("unlimited".to_owned(), |n| n.to_string())),
+        ("idle_timeout", time(idle_timeout)),
+        ("read_timeout", time(read_timeout)),
+        ("write_timeout", time(write_timeout)),
+        // The one default that depends on the machine.
+        ("in_flight_bytes", "a quarter of the memory, at least 256 MiB".to_owned()),
+        ("fetch_response_bytes", size(fetch_response_bytes)),
+        ("fetch_wait_max", time(fetch_wait_max)),
+        ("fetch_sessions", count(fetch_sessions as u64)),
+        ("auto_create_max", count(auto_create_max as u64)),
+        ("create_partitions_max", count(create_partitions_max)),
+        ("admin_timeout_max", time(admin_timeout_max)),
+        ("error_text_bytes", size(error_text_bytes)),
+        ("fetch_session_partitions", count(fetch_session_partitions as u64)),
+        ("dedup_tail_messages", count(dedup_tail_messages)),
+        ("dedup_tail_bytes", size(dedup_tail_bytes)),
+        ("in_doubt_grace", time(in_doubt_grace)),
+        ("frame_pool_bytes", size(frame_pool_bytes)),
+        ("shutdown_drain", time(shutdown_drain)),
+    ]);
+    let rows = rows(&document("docs/limits.md"));
+    for (key, default) in expected {
+        let key = format!("`limits.{key}`");
+        let shown: Vec<&str> = rows.iter().filter(|row| row[1] == key).map(|row| row[2].as_str()).collect();
+        assert!(!shown.is_empty(), "{key} is in no table");
+        assert!(shown.iter().all(|shown| *shown == default), "{key} is {shown:?} and should be {default}");
+    }
+}
