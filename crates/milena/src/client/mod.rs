@@ -1,0 +1,37 @@
+//! An async Kafka client for the command line: small, and with errors that a person can act on.
+//!
+//! - [`Client`]: bootstrap, brokers, metadata, and a request to any broker, to the controller, a leader or a coordinator
+//! - [`Address`], [`Settings`]: where and how to connect
+//! - [`topics`]: list, describe, create, delete, grow; configs
+//! - [`produce`]: a [`Producer`] that batches and retries without doubling
+//! - [`fetch`]: a [`Fetcher`] that reads partitions from positions
+//! - [`offsets`]: where partitions begin and end, and what was written when
+//! - [`ClientError`]: sentences that say what to do
+//! - `connection`, `versions`: one socket; which version of a request both sides speak
+//!
+//! It works with any Kafka broker. It is used from one task and keeps one request in flight per broker, except that a
+//! fetch asks all leaders at once. There is no TLS and no SASL yet, and no consumer group: consuming is by position.
+
+mod address;
+mod cluster;
+mod connection;
+mod error;
+pub mod fetch;
+pub mod offsets;
+pub mod produce;
+pub mod topics;
+mod versions;
+
+#[cfg(test)]
+mod tests;
+
+pub use address::Address;
+pub use cluster::{Broker, Client, Settings};
+pub use error::ClientError;
+pub use fetch::{FetchSettings, Fetched, Fetcher};
+pub use offsets::{At, Listed};
+pub use produce::{Acknowledged, Producer, ProducerSettings};
+pub use topics::{Config, CreatedTopic, NewTopic, Partition, Topic};
+
+/// What a call of the client gives.
+pub type Result<T> = std::result::Result<T, ClientError>;

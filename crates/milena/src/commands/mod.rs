@@ -1,0 +1,51 @@
+//! The client commands, on top of [`milena::client`].
+//!
+//! - [`topics`]: list, create, describe, delete, grow
+//! - [`produce`]: lines of standard input become records
+//! - [`consume`]: records become lines of standard output
+//! - [`record_line`]: the JSON form that both speak, exact for any record
+
+pub(crate) mod consume;
+pub(crate) mod produce;
+pub(crate) mod record_line;
+pub(crate) mod topics;
+
+use std::future::Future;
+
+use clap::Args;
+use milena::client::{Address, Client, ClientError, Settings};
+
+use crate::failure::Failure;
+
+/// Where to connect.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ConnectArgs {
+    /// Address of a server; several with commas between them
+    #[arg(long, short, env = "MILENA_BOOTSTRAP", default_value = "127.0.0.1:9092", value_name = "HOST:PORT")]
+    bootstrap: String,
+}
+
+impl ConnectArgs {
+    pub(crate) async fn connect(&self) -> Result<Client, Failure> {
+        let addresses = Address::parse_list(&self.bootstrap).map_err(|error| Failure::Usage(error.to_string()))?;
+        Ok(Client::connect(&addresses, Settings::default()).await?)
+    }
+}
+
+impl From<ClientError> for Failure {
+    fn from(error: ClientError) -> Self {
+        Self::Failed(error.to_string())
+    }
+}
+
+/// Runs a client command to its end on this thread.
+pub(crate) fn block_on(command: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::Failed(format!("the client cannot start: {error}")))?;
+    let outcome = runtime.block_on(command);
+    // A thread that still waits for a line of input must not keep the process alive.
+    runtime.shutdown_background();
+    outcome
+}

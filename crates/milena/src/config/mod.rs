@@ -1,0 +1,24 @@
+//! Configuration: a TOML file, below environment variables, below flags.
+//!
+//! - [`keys`], [`limits`]: the table of every key: what it may be, what it does, where it goes
+//! - [`kinds`]: how values are read and shown
+//! - [`layers`]: the file, the environment, the flags
+//! - [`load`]: from layers to [`Settings`], with every mistake in one list
+//! - [`listeners`]: the one part that is a list
+//! - [`show`]: the effective configuration as TOML, each value with its source
+
+mod keys;
+mod kinds;
+mod layers;
+mod limits;
+mod listeners;
+mod load;
+mod settings;
+mod show;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use layers::{Assignment, Sources};
+pub(crate) use load::{Mistakes, load};
+pub(crate) use settings::{Format, Settings};
+pub(crate) use show::{reference, show};

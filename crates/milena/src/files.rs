@@ -1,0 +1,91 @@
+//! How many files and sockets the process may have open.
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::config::Settings;
+
+/// Files that a server needs beside connections and segments.
+const OTHERS: u64 = 64;
+
+/// Fewest segments that the store works with.
+const SEGMENTS_MIN: u64 = 16;
+
+/// Below this many open files an ordinary installation can run out of them.
+const FEW: u64 = 4096;
+
+const TOO_FEW: &str = "fewer files may be open than limits.max_connections and open_files_max need: they are lowered to \
+                       what there is; raise `ulimit -n`";
+
+/// Raises the soft limit of open files to the hard one: the usual soft limit of 1,024 is far below what the
+/// connection limit promises. When even that is not enough, connections and segments get a part each: else connections
+/// could take all of it, and no record could be stored any more; or segments, and nobody could connect.
+pub(crate) fn raise_limit(settings: &mut Settings) {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    if current != maximum
+        && let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum })
+    {
+        tracing::warn!(%error, "the limit of open files cannot be raised");
+    }
+    // No limit at all is told as none.
+    let Some(allowed) = getrlimit(Resource::Nofile).current else { return };
+    if !fit(settings, allowed) {
+        return;
+    }
+    let (connections, segments) = (settings.server.limits.max_connections, settings.open_files_max);
+    // The default of 20,000 connections is more than most installations ever see: a machine that allows a good part of
+    // it should not greet every newcomer with a warning.
+    if allowed < FEW {
+        tracing::warn!(allowed, connections, segments, "{TOO_FEW}");
+    } else {
+        tracing::debug!(allowed, connections, segments, "{TOO_FEW}");
+    }
+}
+
+/// Lowers connections and open segments to what `allowed` files are enough for. False when they fit as they are.
+fn fit(settings: &mut Settings, allowed: u64) -> bool {
+    let connections = settings.server.limits.max_connections as u64;
+    let segments = settings.open_files_max as u64;
+    let left = allowed.saturating_sub(OTHERS);
+    if left >= connections.saturating_add(segments) {
+        return false;
+    }
+    // Segments get half at most; what either does not need is the other's.
+    let segments = segments.min((left / 2).max(left.saturating_sub(connections))).max(SEGMENTS_MIN);
+    let connections = connections.min(left.saturating_sub(segments)).max(1);
+    settings.open_files_max = usize::try_from(segments).unwrap_or(usize::MAX);
+    settings.server.limits.max_connections = usize::try_from(connections).unwrap_or(usize::MAX);
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fitted(connections: usize, segments: usize, allowed: u64) -> (usize, usize) {
+        let mut settings = Settings::default();
+        settings.server.limits.max_connections = connections;
+        settings.open_files_max = segments;
+        fit(&mut settings, allowed);
+        (settings.server.limits.max_connections, settings.open_files_max)
+    }
+
+    #[test]
+    fn what_fits_stays_as_it_is_configured() {
+        assert_eq!(fitted(20_000, 1_024, 20_000 + 1_024 + OTHERS), (20_000, 1_024));
+    }
+
+    #[test]
+    fn too_few_files_are_shared_so_that_neither_takes_all() {
+        assert_eq!(fitted(20_000, 1_024, 20_000 + 1_024 + OTHERS - 1), (19_999, 1_024));
+        assert_eq!(fitted(20_000, 1_024, 1_024), (480, 480));
+        assert_eq!(fitted(100, 1_024, 1_024), (100, 860));
+        assert_eq!(fitted(20_000, 50, 1_024), (910, 50));
+    }
+
+    #[test]
+    fn however_few_files_there_are_both_get_some() {
+        for allowed in [0, 10, OTHERS, OTHERS + 9] {
+            assert_eq!(fitted(20_000, 1_024, allowed), (1, 16), "{allowed}");
+        }
+    }
+}

@@ -1,0 +1,18 @@
+//! The log, on standard error.
+
+use std::io::IsTerminal;
+
+use tracing_subscriber::EnvFilter;
+
+use crate::config::{Format, Settings};
+
+/// Starts logging. A second call does nothing.
+pub(crate) fn start(settings: &Settings) {
+    // The directives were checked with the configuration.
+    let filter = EnvFilter::try_new(&settings.log_level).unwrap_or_else(|_| EnvFilter::new("info"));
+    let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let _ = match settings.log_format {
+        Format::Text => subscriber.with_ansi(std::io::stderr().is_terminal()).with_target(false).try_init(),
+        Format::Json => subscriber.json().flatten_event(true).with_current_span(false).try_init(),
+    };
+}

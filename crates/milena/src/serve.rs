@@ -1,0 +1,158 @@
+//! The server process, from its first line to its last.
+
+use std::fmt::Write as _;
+use std::io;
+use std::sync::Arc;
+
+use milena_server::{Bound, Server, StartError};
+use milena_store::{Store, StoreError};
+use milena_store_embedded::{EmbeddedStore, OpenError};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::config::{Format, Settings, Sources, load};
+use crate::failure::{Failure, print};
+use crate::{files, logging};
+
+/// Exit code after a second signal, as after a SIGINT that nobody handles.
+const INTERRUPTED: i32 = 130;
+
+/// Serves until a signal says to stop.
+pub(crate) fn serve(sources: &Sources) -> Result<(), Failure> {
+    let mut settings = load(sources)?.settings;
+    logging::start(&settings);
+    files::raise_limit(&mut settings);
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::Failed(format!("the server cannot start its threads: {error}")))?;
+    let outcome = runtime.block_on(run(settings));
+    // A blocking call that hangs on a dead device must not keep the process alive.
+    runtime.shutdown_background();
+    outcome
+}
+
+async fn run(settings: Settings) -> Result<(), Failure> {
+    // Before the store is opened, so that a signal during a long recovery is not lost.
+    let mut signals = Signals::listen()?;
+    let store = tokio::select! {
+        store = open_store(&settings) => store?,
+        () = signals.next() => return Ok(()),
+    };
+    let server = match Server::start(settings.server.clone(), Arc::clone(&store)).await {
+        Ok(server) => server,
+        Err(error) => {
+            // Nothing was written that matters more than the reason.
+            let _ = store.close().await;
+            return Err(cannot_start(&error));
+        }
+    };
+    if settings.log_format == Format::Text {
+        print(&banner(&settings, server.addresses(), &program_name())).or_else(ignore_closed_output)?;
+    }
+    signals.next().await;
+    tokio::select! {
+        closed = server.shutdown() => closed.map_err(|error| {
+            Failure::Failed(format!("the server stopped, but its store did not close cleanly: {error}"))
+        }),
+        () = signals.next() => {
+            tracing::warn!("second signal, quitting at once");
+            std::process::exit(INTERRUPTED)
+        }
+    }
+}
+
+async fn open_store(settings: &Settings) -> Result<Arc<dyn Store>, Failure> {
+    let config = settings.store();
+    let opened = tokio::task::spawn_blocking(move || EmbeddedStore::open(&config)).await;
+    match opened {
+        Ok(Ok(store)) => Ok(store),
+        Ok(Err(error)) => Err(Failure::Failed(store_advice(&error))),
+        Err(error) => Err(Failure::Failed(format!("opening the store failed in a way that it should not: {error}"))),
+    }
+}
+
+fn store_advice(error: &OpenError) -> String {
+    match error {
+        OpenError::Store { dir, error: StoreError::Broken { context } } => format!(
+            "the data folder {} cannot be used ({context}); see that this user may write there, or choose another \
+             with --data-dir",
+            dir.display()
+        ),
+        other => other.to_string(),
+    }
+}
+
+/// A server does its work whether or not somebody reads its banner.
+fn ignore_closed_output(failure: Failure) -> Result<(), Failure> {
+    match failure {
+        Failure::OutputClosed => Ok(()),
+        other => Err(other),
+    }
+}
+
+fn cannot_start(error: &StartError) -> Failure {
+    let StartError::Bind { name, address, source } = error else {
+        return Failure::Failed(error.to_string());
+    };
+    let advice = match source.kind() {
+        io::ErrorKind::AddrInUse => {
+            "another program listens there; stop it, or choose another address with --listen".to_owned()
+        }
+        io::ErrorKind::PermissionDenied => {
+            "the system does not allow it; ports below 1024 need privileges, so choose a higher one with --listen"
+                .to_owned()
+        }
+        io::ErrorKind::AddrNotAvailable => {
+            "no network interface of this machine has that address; choose one that it has with --listen".to_owned()
+        }
+        _ => source.to_string(),
+    };
+    Failure::Failed(format!("listener `{name}` cannot listen on {address}: {advice}"))
+}
+
+/// Where to connect, where the data is, and one line to try.
+fn banner(settings: &Settings, listeners: &[Bound], program: &str) -> String {
+    let mut text = format!("Milena {}\n\n", env!("CARGO_PKG_VERSION"));
+    let address = |bound: &Bound| {
+        let host = &bound.advertised_host;
+        let host = if host.contains(':') { format!("[{host}]") } else { host.clone() };
+        format!("{host}:{}", bound.advertised_port)
+    };
+    let addresses: Vec<String> = listeners.iter().map(address).collect();
+    // Writing to a string does not fail.
+    let _ = writeln!(text, "  Kafka clients connect to  {}", addresses.join(", "));
+    let _ = writeln!(text, "  the data is in            {}", settings.data_dir);
+    let bootstrap = addresses.first().map_or("", String::as_str);
+    let bootstrap = if bootstrap == "127.0.0.1:9092" { String::new() } else { format!(" --bootstrap {bootstrap}") };
+    let _ = writeln!(
+        text,
+        "  try                       echo hello | {program} produce{bootstrap} greetings; {program} \
+         consume{bootstrap} greetings --from-beginning --count 1"
+    );
+    text.push('\n');
+    text
+}
+
+/// The command as the user would type it again.
+fn program_name() -> String {
+    std::env::args().next().filter(|name| !name.is_empty()).unwrap_or_else(|| "milena".to_owned())
+}
+
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Signals {
+    fn listen() -> Result<Self, Failure> {
+        let of = |kind| signal(kind).map_err(|error| Failure::Failed(format!("signals cannot be handled: {error}")));
+        Ok(Self { interrupt: of(SignalKind::interrupt())?, terminate: of(SignalKind::terminate())? })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
+    }
+}
