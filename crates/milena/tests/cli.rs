@@ -1,0 +1,175 @@
+//! The command as people use it: a server as a child process, the client commands beside it.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    missing_docs,
+    reason = "test code"
+)]
+
+use std::io::Write;
+use std::process::{Command, Output, Stdio};
+
+use milena_testkit::ChildServer;
+
+const MILENA: &str = env!("CARGO_BIN_EXE_milena");
+
+fn server() -> ChildServer {
+    ChildServer::start(MILENA)
+}
+
+/// Runs a client command with `input` and gives its output.
+fn run(server: &ChildServer, args: &[&str], input: &str) -> Output {
+    let mut child = Command::new(MILENA)
+        .args(args)
+        .env("MILENA_BOOTSTRAP", server.bootstrap())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // A command that does not read its input may be gone already.
+    let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+    child.wait_with_output().unwrap()
+}
+
+/// As `run`, for a command that succeeds; its standard output.
+fn output(server: &ChildServer, args: &[&str], input: &str) -> String {
+    let output = run(server, args, input);
+    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// As `run`, for a command that fails; its exit code and standard error.
+fn failure(server: &ChildServer, args: &[&str], input: &str) -> (Option<i32>, String) {
+    let output = run(server, args, input);
+    assert!(!output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stdout));
+    (output.status.code(), String::from_utf8(output.stderr).unwrap())
+}
+
+#[test]
+fn lines_go_in_and_come_out() {
+    let server = server();
+    assert_eq!(output(&server, &["produce", "greetings", "-o"], "hello\n"), "0@0\n");
+    assert_eq!(output(&server, &["produce", "greetings", "-o"], "world\n"), "0@1\n");
+    assert_eq!(output(&server, &["consume", "greetings", "--from-beginning"], ""), "hello\nworld\n");
+    assert_eq!(output(&server, &["consume", "greetings", "--count", "1"], ""), "hello\n");
+    assert_eq!(output(&server, &["consume", "greetings", "--offset", "-1", "-o"], ""), "0@1\tworld\n");
+    assert_eq!(
+        output(&server, &["consume", "greetings", "--follow", "--offset", "0", "-n", "2"], ""),
+        "hello\nworld\n"
+    );
+}
+
+#[test]
+fn records_survive_a_copy_as_json_with_everything() {
+    let server = server();
+    let odd = "{\"timestamp\":5,\"key\":null,\"value\":{\"base64\":\"/wA=\"},\"headers\":[[\"a\",null],[\"a\",\"1\"]]}\n\
+               {\"timestamp\":6,\"key\":\"k\",\"value\":null}\n";
+    output(&server, &["produce", "from", "--json"], odd);
+    let lines = output(&server, &["consume", "from", "--json"], "");
+    assert!(lines.starts_with(
+        "{\"partition\":0,\"offset\":0,\"timestamp\":5,\"key\":null,\"value\":{\"base64\":\"/wA=\"},\
+         \"headers\":[[\"a\",null],[\"a\",\"1\"]]}\n"
+    ));
+    output(&server, &["produce", "to", "--json", "-z", "zstd"], &lines);
+    assert_eq!(output(&server, &["consume", "to", "--json"], ""), lines);
+}
+
+#[test]
+fn topics_are_created_described_grown_listed_and_deleted() {
+    let server = server();
+    output(&server, &["topics", "create", "orders", "-p", "2", "-c", "retention.ms=60000"], "");
+    let (code, error) = failure(&server, &["topics", "create", "orders"], "");
+    assert_eq!(code, Some(1));
+    assert!(error.starts_with("milena: topic `orders` was not created: a topic of that name exists"), "{error}");
+    output(&server, &["topics", "create", "orders", "--if-not-exists"], "");
+    output(&server, &["topics", "grow", "orders", "3"], "");
+    output(&server, &["produce", "orders", "-p", "2"], "x\n");
+    let described = output(&server, &["topics", "describe", "orders"], "");
+    assert!(described.contains("retention.ms = 60000"), "{described}");
+    assert!(described.lines().any(|line| line.split_whitespace().eq(["2", "0", "0", "1"])), "{described}");
+    assert_eq!(output(&server, &["topics", "list"], ""), "TOPIC   PARTITIONS\norders  3\n");
+    output(&server, &["topics", "delete", "orders"], "");
+    assert_eq!(output(&server, &["topics", "list"], ""), "TOPIC  PARTITIONS\n");
+    let (_, error) = failure(&server, &["consume", "orders"], "");
+    assert!(error.starts_with("milena: there is no topic `orders`"), "{error}");
+}
+
+#[test]
+fn a_bad_line_is_named_and_what_came_before_it_is_stored() {
+    let server = server();
+    let (code, error) = failure(&server, &["produce", "lines", "--json"], "{\"value\":\"good\"}\nbad\n{}\n");
+    assert_eq!(code, Some(1));
+    assert!(error.contains("line 2 is no record: it is no JSON"), "{error}");
+    assert_eq!(output(&server, &["consume", "lines"], ""), "good\n");
+}
+
+#[test]
+fn a_pipe_that_closes_ends_consume_without_a_word() {
+    let server = server();
+    output(&server, &["produce", "many"], &"a line that is long enough\n".repeat(50_000));
+    let mut child = Command::new(MILENA)
+        .args(["consume", "many", "--follow", "--offset", "0"])
+        .env("MILENA_BOOTSTRAP", server.bootstrap())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let ended = child.wait_with_output().unwrap();
+    assert!(ended.status.success() && ended.stderr.is_empty(), "{ended:?}");
+}
+
+#[test]
+fn the_banner_says_where_to_connect_and_where_the_data_is() {
+    let mut server = server();
+    server.stop();
+    let said = server.output();
+    assert!(said.contains(&format!("Kafka clients connect to  {}", server.bootstrap())), "{said}");
+    assert!(said.contains(&format!("{}/data\n", server.folder().display())), "{said}");
+    assert!(said.contains("echo hello |"), "{said}");
+}
+
+#[test]
+fn the_first_signal_ends_it_in_order_and_data_is_there_after_a_restart() {
+    let mut server = server();
+    output(&server, &["produce", "kept"], "one\n");
+    assert!(server.stop().success(), "{}", server.output());
+    server.restart();
+    assert_eq!(output(&server, &["consume", "kept"], ""), "one\n");
+}
+
+#[test]
+fn a_folder_in_use_and_a_port_in_use_are_sentences() {
+    let running = server();
+    let data = running.folder().join("data");
+    let fails = |args: &[&str]| {
+        let output = Command::new(MILENA).args(args).current_dir(running.folder()).output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let error = fails(&["--listen", running.bootstrap(), "--data-dir", data.to_str().unwrap()]);
+    assert!(error.contains("is in use by another process"), "{error}");
+    let error = fails(&["--listen", running.bootstrap(), "--data-dir", "memory://"]);
+    assert!(error.contains("another program listens there; stop it, or choose another address"), "{error}");
+}
+
+#[test]
+fn a_mistake_in_the_configuration_ends_with_code_2_before_anything_is_done() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = Command::new(MILENA).current_dir(folder.path()).env("MILENA_DATADIR", "elsewhere").output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let error = String::from_utf8(output.stderr).unwrap();
+    let expected = "milena: the environment variable MILENA_DATADIR is not known; did you mean `MILENA_DATA_DIR`?\n";
+    assert_eq!(error, expected);
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn without_a_server_the_client_says_where_it_looked() {
+    let output = Command::new(MILENA).args(["topics", "list", "-b", "127.0.0.1:1"]).output().unwrap();
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert!(error.starts_with("milena: cannot connect to 127.0.0.1:1: "), "{error}");
+}
