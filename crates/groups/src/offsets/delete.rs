@@ -1,0 +1,112 @@
+//! Offsets go: OffsetDelete, DeleteGroups, and topics that were deleted.
+
+use std::sync::Arc;
+
+use super::Offsets;
+use super::in_flight::Reply;
+use super::record::Change;
+use super::table::TopicKey;
+use crate::error::GroupError;
+use crate::output::{Answer, Outputs};
+use crate::subscription::Readers;
+use crate::types::Token;
+
+/// An OffsetDelete request.
+#[derive(Debug, Clone)]
+pub struct DeleteRequest {
+    /// Group id.
+    pub group: Arc<str>,
+    /// What shall go.
+    pub topics: Vec<DeletePartitions>,
+}
+
+/// Partitions of a topic whose offsets shall go. Every incarnation under the name is meant.
+#[derive(Debug, Clone)]
+pub struct DeletePartitions {
+    /// The name that clients use.
+    pub name: Arc<str>,
+    /// The partitions.
+    pub partitions: Vec<i32>,
+}
+
+impl Offsets {
+    /// Deletes offsets of topics that nobody in the group reads. `readers` is what
+    /// [`Coordinator::readers`](crate::Coordinator::readers) says. Offsets that are not there count as deleted.
+    ///
+    /// Answered with [`Answer::DeleteOffsets`].
+    pub fn delete_offsets(&mut self, token: Token, request: &DeleteRequest, readers: &Readers, out: &mut Outputs) {
+        if let Some(error) = self.refuses() {
+            out.answers.push((token, Answer::DeleteOffsets(Err(error))));
+            return;
+        }
+        let read = |topic: &str| match readers {
+            Readers::Nobody => false,
+            Readers::Unsettled(topics) | Readers::Settled(topics) => topics.as_ref().is_none_or(|t| t.contains(topic)),
+            Readers::Others => true,
+        };
+        if *readers == Readers::Others {
+            out.answers.push((token, Answer::DeleteOffsets(Err(GroupError::NonEmptyGroup))));
+            return;
+        }
+        let mut results = Vec::new();
+        let mut topics = Vec::new();
+        for topic in &request.topics {
+            let result = if read(&topic.name) { Err(GroupError::SubscribedToTopic) } else { Ok(()) };
+            results.extend(topic.partitions.iter().map(|_| result));
+            if result.is_ok() {
+                topics.push(topic);
+            }
+        }
+        if topics.is_empty() || !self.knows(&request.group) {
+            out.answers.push((token, Answer::DeleteOffsets(Ok(results))));
+            return;
+        }
+        let topics = topics.into_iter().flat_map(|topic| self.incarnations(&request.group, topic)).collect();
+        let group = self.table.group_name(&request.group);
+        self.stage(Change::Remove { group, topics }, Reply::DeleteOffsets(token, results), out);
+    }
+
+    /// The topics that a name may stand for in this group: those with rows, and those of commits under way.
+    fn incarnations(&self, group: &str, topic: &DeletePartitions) -> Vec<(TopicKey, Vec<i32>)> {
+        let mut keys: Vec<TopicKey> = self.in_flight.topics_of(group, &topic.name);
+        let stored = self.table.groups.get(group).map(|offsets| offsets.topics.as_slice()).unwrap_or_default();
+        keys.extend(stored.iter().map(|(key, _)| key).filter(|key| key.name == topic.name).cloned());
+        keys.sort();
+        keys.dedup();
+        keys.into_iter().map(|key| (key, topic.partitions.clone())).collect()
+    }
+
+    /// Deletes all offsets of a group whose members are gone. Answered with [`Answer::DeleteGroup`].
+    pub fn delete_group(&mut self, token: Token, group: &str, out: &mut Outputs) {
+        if let Some(error) = self.refuses() {
+            out.answers.push((token, Answer::DeleteGroup(Err(error))));
+            return;
+        }
+        let group = self.table.group_name(group);
+        self.stage(Change::RemoveGroup { group: group.clone() }, Reply::DeleteGroup(token, group), out);
+    }
+
+    /// A topic was deleted, so nobody may see its offsets from now on. They go at once; the record only keeps them
+    /// from coming back with a restart, and is left out while too much is under way: nobody asks for that incarnation
+    /// again, and the next look at [`Offsets::topics`] finds it.
+    pub fn topic_deleted(&mut self, topic: &TopicKey, out: &mut Outputs) {
+        if !self.is_loaded() {
+            return;
+        }
+        let change = Change::RemoveTopic { topic: topic.clone() };
+        self.table.apply(change.clone());
+        if !self.is_full() {
+            self.stage(change, Reply::None, out);
+        }
+    }
+
+    fn refuses(&self) -> Option<GroupError> {
+        if !self.is_loaded() {
+            return Some(GroupError::Loading);
+        }
+        self.is_full().then_some(GroupError::TooManyInFlight { max: self.config.in_flight_max })
+    }
+}
+
+#[cfg(test)]
+mod tests;

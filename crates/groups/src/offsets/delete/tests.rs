@@ -1,0 +1,130 @@
+use std::collections::HashSet;
+
+use super::*;
+use crate::offsets::testing::{Desk, ID, part, topic};
+use crate::{OffsetConfig, TopicId};
+
+fn delete(desk: &mut Desk, topic: &str, partitions: &[i32], readers: &Readers) -> Answer {
+    let token = desk.token();
+    let topics = vec![DeletePartitions { name: Arc::from(topic), partitions: partitions.to_vec() }];
+    let request = DeleteRequest { group: Arc::from("g"), topics };
+    desk.offsets.delete_offsets(token, &request, readers, &mut desk.out);
+    desk.settle_all(true);
+    desk.answer(token).unwrap()
+}
+
+fn filled() -> Desk {
+    let mut desk = Desk::new();
+    desk.commit("g", vec![topic("t", vec![part(0, 1), part(1, 1)]), topic("u", vec![part(0, 1)])]);
+    desk.commit("h", vec![topic("t", vec![part(0, 1)])]);
+    desk
+}
+
+fn reading(topics: &[&str]) -> Option<HashSet<String>> {
+    Some(topics.iter().map(|t| (*t).to_owned()).collect())
+}
+
+#[test]
+fn offsets_that_nobody_reads_are_deleted_and_absent_ones_count_as_deleted() {
+    let mut desk = filled();
+    let answer = delete(&mut desk, "t", &[1, 5], &Readers::Nobody);
+    assert_eq!(answer, Answer::DeleteOffsets(Ok(vec![Ok(()), Ok(())])));
+    assert_eq!((desk.get("g", "t", 0), desk.get("g", "t", 1), desk.get("h", "t", 0)), (Some(1), None, Some(1)));
+    let answer = delete(&mut desk, "nothing", &[0], &Readers::Nobody);
+    assert_eq!(answer, Answer::DeleteOffsets(Ok(vec![Ok(())])));
+    assert_eq!(desk.rows(), desk.restarted().rows());
+}
+
+#[test]
+fn offsets_of_a_topic_that_a_member_reads_are_kept() {
+    for readers in [Readers::Settled(reading(&["t"])), Readers::Unsettled(reading(&["t"])), Readers::Settled(None)] {
+        let mut desk = filled();
+        let answer = delete(&mut desk, "t", &[0, 1], &readers);
+        assert_eq!(answer, Answer::DeleteOffsets(Ok(vec![Err(GroupError::SubscribedToTopic); 2])));
+        assert_eq!(desk.get("g", "t", 0), Some(1));
+    }
+    let mut desk = filled();
+    let answer = delete(&mut desk, "u", &[0], &Readers::Settled(reading(&["t"])));
+    assert_eq!(answer, Answer::DeleteOffsets(Ok(vec![Ok(())])));
+    assert_eq!(desk.get("g", "u", 0), None);
+}
+
+#[test]
+fn offsets_of_a_group_whose_members_are_no_consumers_are_kept() {
+    let mut desk = filled();
+    let answer = delete(&mut desk, "t", &[0], &Readers::Others);
+    assert_eq!(answer, Answer::DeleteOffsets(Err(GroupError::NonEmptyGroup)));
+}
+
+#[test]
+fn a_deletion_comes_behind_the_commits_before_it() {
+    let mut desk = Desk::new();
+    desk.send(crate::offsets::testing::request("g", vec![topic("t", vec![part(0, 1)])]));
+    delete(&mut desk, "t", &[0], &Readers::Nobody);
+    assert_eq!(desk.get("g", "t", 0), None);
+    assert_eq!(desk.rows(), desk.restarted().rows());
+}
+
+#[test]
+fn a_group_is_deleted_with_all_its_offsets_once_that_is_durable() {
+    let mut desk = filled();
+    let token = desk.token();
+    desk.offsets.delete_group(token, "g", &mut desk.out);
+    assert_eq!(desk.answer(token), None);
+    assert_eq!(desk.get("g", "t", 0), Some(1));
+    desk.settle_all(true);
+    assert_eq!(desk.answer(token), Some(Answer::DeleteGroup(Ok(()))));
+    assert!(!desk.offsets.has_rows("g"));
+    assert_eq!((desk.offsets.len(), desk.restarted().offsets.len()), (1, 1));
+}
+
+#[test]
+fn a_deletion_that_the_store_did_not_take_deletes_nothing() {
+    let mut desk = filled();
+    let token = desk.token();
+    desk.offsets.delete_group(token, "g", &mut desk.out);
+    desk.settle_all(false);
+    assert_eq!(desk.answer(token), Some(Answer::DeleteGroup(Err(GroupError::StoreFailed))));
+    assert!(desk.offsets.has_rows("g"));
+}
+
+#[test]
+fn deletions_wait_for_loading_and_are_bounded() {
+    let mut desk = Desk::with(OffsetConfig { in_flight_max: 0, ..OffsetConfig::default() });
+    let token = desk.token();
+    desk.offsets.delete_group(token, "g", &mut desk.out);
+    let full = GroupError::TooManyInFlight { max: 0 };
+    assert_eq!(desk.answer(token), Some(Answer::DeleteGroup(Err(full))));
+    assert_eq!(delete(&mut desk, "t", &[0], &Readers::Nobody), Answer::DeleteOffsets(Err(full)));
+    desk.offsets.reset();
+    assert_eq!(delete(&mut desk, "t", &[0], &Readers::Nobody), Answer::DeleteOffsets(Err(GroupError::Loading)));
+}
+
+#[test]
+fn the_offsets_of_a_deleted_topic_are_gone_at_once_and_after_a_restart() {
+    let mut desk = filled();
+    let key = TopicKey { name: Arc::from("t"), id: ID };
+    desk.offsets.topic_deleted(&key, &mut desk.out);
+    assert_eq!((desk.get("g", "t", 0), desk.get("h", "t", 0), desk.get("g", "u", 0)), (None, None, Some(1)));
+    assert!(!desk.offsets.has_rows("h"), "nothing else was in there");
+    desk.settle_all(true);
+    assert_eq!(desk.rows(), desk.restarted().rows());
+}
+
+#[test]
+fn a_commit_under_way_does_not_bring_a_deleted_topic_back() {
+    let mut desk = Desk::new();
+    let token = desk.send(crate::offsets::testing::request("g", vec![topic("t", vec![part(0, 1)])]));
+    desk.offsets.topic_deleted(&TopicKey { name: Arc::from("t"), id: ID }, &mut desk.out);
+    desk.settle_all(true);
+    assert_eq!(desk.committed(token), [Ok(())]);
+    assert_eq!(desk.get("g", "t", 0), None);
+    assert_eq!(desk.rows(), desk.restarted().rows());
+}
+
+#[test]
+fn the_topics_that_offsets_are_of_can_be_compared_with_those_that_exist() {
+    let desk = filled();
+    let names: Vec<_> = desk.offsets.topics().iter().map(|key| (key.name.to_string(), key.id)).collect();
+    assert_eq!(names, [("t".to_owned(), TopicId(7)), ("u".to_owned(), TopicId(7))]);
+}

@@ -1,0 +1,137 @@
+//! Records on their way to the log, and requests that wait for them.
+//!
+//! The log keeps records in the order in which they were handed out, so the table must change in that order, too. A
+//! conditional commit can be judged only when nothing of its group is under way: what it compares with might not
+//! become durable. It waits, and whatever its group commits after it waits behind it, so that commits of a group keep
+//! their order.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use super::commit::Waiting;
+use super::record::Change;
+use super::table::TopicKey;
+use crate::error::GroupError;
+use crate::output::Ticket;
+use crate::types::Token;
+
+/// What to answer when a record is settled.
+#[derive(Debug)]
+pub(crate) enum Reply {
+    None,
+    Commit(Token, Vec<Result<(), GroupError>>),
+    DeleteOffsets(Token, Vec<Result<(), GroupError>>),
+    DeleteGroup(Token, Arc<str>),
+}
+
+#[derive(Debug)]
+struct Entry {
+    change: Change,
+    reply: Reply,
+    durable: Option<bool>,
+}
+
+#[derive(Debug, Default)]
+struct Load {
+    records: usize,
+    waiting: VecDeque<Waiting>,
+}
+
+/// All that is under way.
+#[derive(Debug, Default)]
+pub(crate) struct InFlight {
+    /// Ticket of the first entry; the others follow without gaps.
+    first: u64,
+    entries: VecDeque<Entry>,
+    groups: HashMap<Arc<str>, Load>,
+    waiting: usize,
+    adds: usize,
+}
+
+impl InFlight {
+    /// Requests and records under way.
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len() + self.waiting
+    }
+
+    /// How many offsets the records under way may add.
+    pub(crate) fn adds(&self) -> usize {
+        self.adds
+    }
+
+    /// True when a record of the group is under way, or a request waits for one.
+    pub(crate) fn is_busy(&self, group: &str) -> bool {
+        self.groups.contains_key(group)
+    }
+
+    /// True when a request of the group waits.
+    pub(crate) fn has_waiting(&self, group: &str) -> bool {
+        self.groups.get(group).is_some_and(|load| !load.waiting.is_empty())
+    }
+
+    pub(crate) fn push(&mut self, change: Change, reply: Reply) -> Ticket {
+        if let Some(group) = change.group() {
+            self.groups.entry(group.clone()).or_default().records += 1;
+        }
+        self.adds += change.adds();
+        let ticket = Ticket(self.first + self.entries.len() as u64);
+        self.entries.push_back(Entry { change, reply, durable: None });
+        ticket
+    }
+
+    /// Notes what became of a record. A ticket that is not under way is ignored.
+    pub(crate) fn note(&mut self, ticket: Ticket, durable: bool) {
+        let at = ticket.0.checked_sub(self.first).and_then(|at| usize::try_from(at).ok());
+        if let Some(entry) = at.and_then(|at| self.entries.get_mut(at))
+            && entry.durable.is_none()
+        {
+            entry.durable = Some(durable);
+        }
+    }
+
+    /// The oldest record, once it is settled.
+    pub(crate) fn pop(&mut self) -> Option<(Change, Reply, bool)> {
+        let durable = self.entries.front()?.durable?;
+        let entry = self.entries.pop_front()?;
+        self.first += 1;
+        self.adds = self.adds.saturating_sub(entry.change.adds());
+        if let Some(group) = entry.change.group()
+            && let Some(load) = self.groups.get_mut(group)
+        {
+            load.records = load.records.saturating_sub(1);
+            if load.records == 0 && load.waiting.is_empty() {
+                self.groups.remove(group);
+            }
+        }
+        Some((entry.change, entry.reply, durable))
+    }
+
+    /// The topics of that name in commits of the group that are under way.
+    pub(crate) fn topics_of(&self, group: &str, name: &str) -> Vec<TopicKey> {
+        let stores = self.entries.iter().filter_map(|entry| match &entry.change {
+            Change::Store(store) if &*store.group == group => Some(store),
+            _ => None,
+        });
+        stores.flat_map(|store| &store.topics).map(|(key, _)| key).filter(|key| &*key.name == name).cloned().collect()
+    }
+
+    pub(crate) fn wait(&mut self, request: Waiting) {
+        self.waiting += 1;
+        self.groups.entry(request.request.group.clone()).or_default().waiting.push_back(request);
+    }
+
+    /// The next request of the group that need not wait any longer.
+    pub(crate) fn next_waiting(&mut self, group: &str) -> Option<Waiting> {
+        let load = self.groups.get_mut(group)?;
+        let next = load.waiting.front()?;
+        if next.request.is_conditional() && load.records > 0 {
+            return None;
+        }
+        let next = load.waiting.pop_front();
+        if load.records == 0 && load.waiting.is_empty() {
+            self.groups.remove(group);
+        }
+        self.waiting -= 1;
+        next
+    }
+}

@@ -1,0 +1,212 @@
+//! Committed offsets: the table in memory and the records that rebuild it.
+//!
+//! The rules that everything here serves:
+//!
+//! 1. Never answer a commit before it is durable, and never put it into the table before that.
+//! 2. Never answer "no offset" unless the table is fully loaded: a consumer would reset its position.
+//! 3. Either all partitions of a request are stored or none, except those that the answer refuses by name.
+//!
+//! So a request first becomes a *record* ([`Append`](crate::Append)) that the caller appends to a log. When the
+//! caller says that it is durable ([`Offsets::settled`]), the table changes and the answer comes out, in the order of
+//! the records, whatever the order in which they are settled. The number stored is Kafka's: the *next* offset to
+//! read, verbatim.
+//!
+//! A log with snapshots under it is all that is needed: [`Offsets::replay`] takes each record back,
+//! [`Offsets::freeze`] gives the records of a snapshot.
+
+mod codec;
+mod commit;
+mod delete;
+mod expiry;
+mod in_flight;
+mod record;
+mod snapshot;
+mod table;
+#[cfg(test)]
+pub(crate) mod testing;
+mod varint;
+
+pub use codec::CodecError;
+pub use commit::{CommitPartition, CommitRequest, CommitTopic};
+pub use delete::{DeletePartitions, DeleteRequest};
+pub use snapshot::Frozen;
+pub use table::{Committed, GroupView, TopicKey};
+
+use std::sync::Arc;
+
+use crate::error::GroupError;
+use crate::limits::OffsetConfig;
+use crate::output::{Outputs, Ticket};
+use crate::types::Timestamp;
+use in_flight::{InFlight, Reply};
+use record::{Change, Mark};
+use table::Table;
+
+/// Committed offsets of all groups.
+#[derive(Debug)]
+pub struct Offsets {
+    config: OffsetConfig,
+    table: Table,
+    in_flight: InFlight,
+    /// When loading ended; `None` while it lasts.
+    loaded_at: Option<Timestamp>,
+    /// Groups whose deletion became durable since the facade last asked.
+    deleted: Vec<Arc<str>>,
+}
+
+impl Offsets {
+    /// An empty table that still has to be loaded.
+    #[must_use]
+    pub fn new(config: OffsetConfig) -> Self {
+        Self { config, table: Table::default(), in_flight: InFlight::default(), loaded_at: None, deleted: Vec::new() }
+    }
+
+    /// Begins loading anew. Every record on its way to the old log must have been settled before.
+    pub fn reset(&mut self) {
+        self.table = Table::default();
+        self.loaded_at = None;
+    }
+
+    /// Carries out a record of the log, in the log's order.
+    ///
+    /// # Errors
+    /// When it is none of ours, or of a newer format. The table is unchanged then, and must not be served from: an
+    /// offset that is missing is worse than none at all.
+    pub fn replay(&mut self, record: &[u8]) -> Result<(), CodecError> {
+        self.table.apply(codec::decode(record)?);
+        Ok(())
+    }
+
+    /// All records were replayed; from here on the table answers. Expiry counts its grace from `now`.
+    pub fn loaded(&mut self, now: Timestamp) {
+        self.loaded_at = Some(now);
+    }
+
+    /// True when the table answers.
+    #[must_use]
+    pub fn is_loaded(&self) -> bool {
+        self.loaded_at.is_some()
+    }
+
+    /// Number of stored offsets.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    /// True when no offset is stored.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.table.len() == 0
+    }
+
+    /// The groups that hold offsets, in no order.
+    pub fn groups(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.table.groups()
+    }
+
+    /// True when the group holds offsets.
+    #[must_use]
+    pub fn has_rows(&self, group: &str) -> bool {
+        self.table.has(group)
+    }
+
+    /// True when the group holds offsets or is about to.
+    #[must_use]
+    pub fn knows(&self, group: &str) -> bool {
+        self.table.has(group) || self.in_flight.is_busy(group)
+    }
+
+    /// What a group committed, as far as it is durable. An unknown group has committed nothing.
+    ///
+    /// # Errors
+    /// [`GroupError::Loading`].
+    pub fn view(&self, group: &str) -> Result<GroupView<'_>, GroupError> {
+        if !self.is_loaded() {
+            return Err(GroupError::Loading);
+        }
+        Ok(self.table.view(group))
+    }
+
+    /// All topics that some group holds offsets of. The caller compares with the topics that exist, and reports those
+    /// that went behind its back with [`Offsets::topic_deleted`].
+    #[must_use]
+    pub fn topics(&self) -> Vec<TopicKey> {
+        self.table.topics()
+    }
+
+    /// Tells what became of a record: true when it is durable, false when it does not count and never will.
+    ///
+    /// Where the log takes snapshots of the table, call this before another append can come between, so that no
+    /// snapshot misses a record that it claims to cover.
+    pub fn settled(&mut self, ticket: Ticket, durable: bool, out: &mut Outputs) {
+        self.in_flight.note(ticket, durable);
+        while let Some((change, reply, durable)) = self.in_flight.pop() {
+            let group = change.group().cloned();
+            if durable {
+                self.table.apply(change);
+            }
+            self.answer(reply, durable, out);
+            if let Some(group) = group {
+                self.release(&group, out);
+            }
+        }
+    }
+
+    fn answer(&mut self, reply: Reply, durable: bool, out: &mut Outputs) {
+        use crate::output::Answer;
+        let verdict = |result| if durable { result } else { Err(GroupError::StoreFailed) };
+        match reply {
+            Reply::None => {}
+            Reply::Commit(token, results) => {
+                let results = results.into_iter().map(|result| result.and_then(|()| verdict(Ok(())))).collect();
+                out.answers.push((token, Answer::Commit(results)));
+            }
+            Reply::DeleteOffsets(token, results) => {
+                let results = results.into_iter().map(|result| result.and_then(|()| verdict(Ok(())))).collect();
+                out.answers.push((token, Answer::DeleteOffsets(Ok(results))));
+            }
+            Reply::DeleteGroup(token, group) => {
+                if durable {
+                    self.deleted.push(group);
+                }
+                out.answers.push((token, Answer::DeleteGroup(verdict(Ok(())))));
+            }
+        }
+    }
+
+    /// Groups whose deletion became durable since the last call.
+    pub(crate) fn take_deleted(&mut self) -> Vec<Arc<str>> {
+        std::mem::take(&mut self.deleted)
+    }
+
+    fn is_full(&self) -> bool {
+        self.in_flight.len() >= self.config.in_flight_max
+    }
+
+    /// Sends a change on its way to the log.
+    fn stage(&mut self, change: Change, reply: Reply, out: &mut Outputs) {
+        let record = codec::encode(&change);
+        self.stage_encoded(change, record, reply, out);
+    }
+
+    fn stage_encoded(&mut self, change: Change, record: Vec<u8>, reply: Reply, out: &mut Outputs) {
+        let ticket = self.in_flight.push(change, reply);
+        out.appends.push(crate::output::Append { ticket, record });
+    }
+
+    /// Records that a group has members, or has none since `now`. It matters after a restart, when nobody else knows
+    /// how long a group has been empty. Nothing is recorded for a group without offsets, nor while too much is under
+    /// way: [`Offsets::expire`] makes up for it.
+    pub fn mark(&mut self, group: &str, occupied: bool, now: Timestamp, out: &mut Outputs) {
+        if !self.is_loaded() || !self.knows(group) || self.is_full() {
+            return;
+        }
+        let mark = if occupied { Mark::Occupied } else { Mark::EmptySince(now) };
+        if occupied && !self.in_flight.is_busy(group) && self.table.mark(group) == mark {
+            return;
+        }
+        let group = self.table.group_name(group);
+        self.stage(Change::Mark { group, mark }, Reply::None, out);
+    }
+}

@@ -1,0 +1,96 @@
+//! What goes wrong: processes die, stand still and are replaced, the log is cut, the service dies.
+
+use super::process::Stage;
+use super::world::{Event, LogEntry, PROCESSES_MAX, Verdict, World};
+use crate::{Groups, OffsetConfig};
+
+impl World {
+    pub(super) fn chaos(&mut self) -> Verdict {
+        let live: Vec<usize> =
+            (0..self.processes.len()).filter(|at| self.processes[*at].stage != Stage::Gone).collect();
+        if live.len() < 2 || (live.len() < PROCESSES_MAX && self.rng.percent(15)) {
+            self.start_process();
+            return Ok(());
+        }
+        let at = live[self.rng.pick(live.len())];
+        match self.rng.within(0, 99) {
+            // A process dies, and its successor starts.
+            0..=24 => {
+                self.processes[at].stage = Stage::Gone;
+                if let Some(token) = self.processes[at].waits_for.take() {
+                    self.connection_lost(token);
+                }
+                if self.rng.percent(80) {
+                    let (name, instance) = (self.processes[at].name.clone(), self.processes[at].instance.clone());
+                    self.launch(name, instance);
+                }
+            }
+            // It stands still, perhaps beyond its session.
+            25..=44 => {
+                let until = self.now + self.rng.within(200, 4_000);
+                self.processes[at].paused_until = until;
+            }
+            // Its successor starts while it still runs.
+            45..=54 => {
+                if live.len() < PROCESSES_MAX && self.processes[at].instance.is_some() {
+                    let (name, instance) = (self.processes[at].name.clone(), self.processes[at].instance.clone());
+                    self.launch(name, instance);
+                }
+            }
+            55..=74 => {
+                self.processes[at].subscribe(&mut self.rng);
+                if self.processes[at].stage == Stage::In {
+                    self.processes[at].stage = Stage::Out;
+                }
+            }
+            75..=84 => self.processes[at].leaving = true,
+            85..=93 => self.snapshot(),
+            _ => return self.restart(),
+        }
+        Ok(())
+    }
+
+    /// The log is replaced by the table, and what is not in the table yet stays behind it.
+    fn snapshot(&mut self) {
+        let records = self.groups.freeze().records().collect::<Vec<_>>();
+        let open = self.log.iter().position(|entry| entry.ticket.is_some() && entry.durable.is_none());
+        let rest = self.log.split_off(open.unwrap_or(self.log.len()));
+        self.log = records
+            .into_iter()
+            .map(|record| LogEntry { ticket: None, record, durable: Some(true) })
+            .chain(rest)
+            .collect();
+        self.checks.stats.snapshots += 1;
+    }
+
+    /// The service dies. Records that were not settled are in the log or are not; everybody's connection is gone.
+    fn restart(&mut self) -> Verdict {
+        self.epoch += 1;
+        self.checks.restart();
+        self.open.clear();
+        self.events.retain(|_, event| !matches!(event, Event::Arrive { .. } | Event::Notice { .. }));
+        for at in 0..self.processes.len() {
+            if self.processes[at].waits_for.take().is_some() {
+                self.after(150, Event::Act { process: at });
+            }
+        }
+        self.groups = Groups::new(self.config.clone(), OffsetConfig::default());
+        let mut kept = Vec::new();
+        let mut answered = true;
+        for mut entry in std::mem::take(&mut self.log) {
+            answered &= entry.durable.is_some();
+            if entry.durable.unwrap_or_else(|| self.rng.percent(50)) {
+                self.groups.replay(&entry.record).map_err(|e| e.to_string())?;
+                if !answered {
+                    self.checks.landed(&entry.record)?;
+                }
+                entry.ticket = None;
+                entry.durable = Some(true);
+                kept.push(entry);
+            }
+        }
+        self.log = kept;
+        self.groups.loaded(self.clock().wall);
+        self.check_table()
+    }
+}
