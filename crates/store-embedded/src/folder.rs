@@ -152,3 +152,20 @@ fn read_origin(fs: &dyn Fs, root: &Path, fresh: bool) -> Result<Origin, StoreErr
         _ => Origin::MaybeCrashed,
     })
 }
+
+/// Removes a folder and all that is in it, as far as it goes. What is left is removed at the next start.
+pub(crate) fn remove_tree(fs: &dyn Fs, dir: &Path) {
+    for item in fs.list(dir).unwrap_or_default() {
+        let path = dir.join(&item.name);
+        if item.is_dir {
+            remove_tree(fs, &path);
+        } else if let Err(error) = fs.remove_file(&path) {
+            tracing::warn!(path = %path.display(), %error, "a file of a deleted topic could not be removed");
+        }
+    }
+    if let Err(error) = fs.remove_dir(dir)
+        && error.kind() != std::io::ErrorKind::NotFound
+    {
+        tracing::warn!(path = %dir.display(), %error, "the folder of a deleted topic could not be removed");
+    }
+}

@@ -12,12 +12,15 @@ use crate::catalog::Catalog;
 use crate::config::{Clock, Effective, EmbeddedConfig};
 use crate::env::Env;
 use crate::fault::failed;
-use crate::folder::{Folder, OpenError, mark};
+use crate::folder::{Folder, OpenError, mark, remove_tree};
 use crate::fs::memory::MemoryFs;
 use crate::fs::real::RealFs;
 use crate::fs::{Fs, ReplaceError};
 use crate::limits::{NAME_BYTES_MAX, PARTITIONS_MAX};
-use crate::partition::{Origin, Partition, TopicState};
+use crate::partition::{Origin, Partition, TopicState, flush_together};
+
+/// From so many partitions on, one flush of the whole file system is quicker than one for each.
+const FLUSH_TOGETHER_MIN: usize = 16;
 
 /// The data behind the [`milena_store::Store`]; all calls here are blocking.
 pub(crate) struct Inner {
@@ -25,6 +28,8 @@ pub(crate) struct Inner {
     origin: Origin,
     catalog: Mutex<Catalog>,
     topics: RwLock<Topics>,
+    /// Held while many partitions are flushed at once.
+    flushing: Mutex<()>,
     /// Held during a round of housekeeping.
     keeping: Mutex<()>,
     /// True once the note was made that this run of the machine has the store open.
@@ -96,6 +101,7 @@ impl Inner {
             origin: folder.origin,
             catalog: Mutex::new(folder.catalog),
             topics: RwLock::new(topics),
+            flushing: Mutex::new(()),
             keeping: Mutex::new(()),
             marked: AtomicBool::new(folder.origin != Origin::MaybeCrashed),
         };
@@ -308,11 +314,26 @@ impl Inner {
     }
 
     /// Flushes the partitions whose time has come.
-    pub(crate) fn flush_due(&self, partitions: Vec<Arc<Partition>>) {
-        for partition in partitions {
-            // A failure is logged where it happens, and every later append is told of it.
-            drop(partition.flush_due());
+    pub(crate) fn flush_due(&self, partitions: &[Arc<Partition>]) {
+        partitions.iter().for_each(|partition| partition.due_flush_begins());
+        // A failure is logged where it happens, and every later append is told of it.
+        drop(self.flush_all_of(partitions));
+        partitions.iter().for_each(|partition| partition.due_flush_ends());
+    }
+
+    fn flush_all_of(&self, partitions: &[Arc<Partition>]) -> Result<(), StoreError> {
+        if partitions.len() >= FLUSH_TOGETHER_MIN {
+            let turn = self.flushing.lock();
+            let outcome = flush_together(&self.env, partitions);
+            drop(turn);
+            return outcome;
         }
+        let mut outcome = Ok(());
+        for partition in partitions {
+            // All of them are tried, whatever becomes of the others.
+            outcome = partition.flush_all().and(outcome);
+        }
+        outcome
     }
 
     fn slots(&self) -> Vec<(Arc<Topic>, Arc<Slot>, PartitionRef)> {
@@ -332,19 +353,11 @@ impl Inner {
             return Ok(());
         }
         let turn = self.keeping.lock();
-        let mut outcome = Ok(());
+        let slots = self.slots();
+        let open: Vec<Arc<Partition>> = slots.iter().filter_map(|(_, slot, _)| slot.get()).collect();
+        let mut outcome = self.flush_all_of(&open);
         // Partitions that were not opened are as they were before.
-        let mut all_flushed = true;
-        for (_, slot, _) in self.slots() {
-            match slot.get().map(|partition| partition.flush_all()) {
-                Some(Ok(())) => {}
-                Some(Err(error)) => {
-                    all_flushed = false;
-                    outcome = Err(error);
-                }
-                None => all_flushed &= self.origin == Origin::Closed,
-            }
-        }
+        let all_flushed = outcome.is_ok() && (open.len() == slots.len() || self.origin == Origin::Closed);
         if all_flushed {
             let marked = mark(&*self.env.fs, &self.env.root, true);
             outcome = outcome.and(marked);
@@ -374,21 +387,4 @@ fn check_partitions(partitions: u32) -> Result<(), StoreError> {
         return Err(StoreError::Refused { what: "number of partitions", actual: 0, limit: u64::from(PARTITIONS_MAX) });
     }
     check("number of partitions", u64::from(partitions), u64::from(PARTITIONS_MAX))
-}
-
-/// Removes a folder and all that is in it, as far as it goes. What is left is removed at the next start.
-fn remove_tree(fs: &dyn Fs, dir: &Path) {
-    for item in fs.list(dir).unwrap_or_default() {
-        let path = dir.join(&item.name);
-        if item.is_dir {
-            remove_tree(fs, &path);
-        } else if let Err(error) = fs.remove_file(&path) {
-            tracing::warn!(path = %path.display(), %error, "a file of a deleted topic could not be removed");
-        }
-    }
-    if let Err(error) = fs.remove_dir(dir)
-        && error.kind() != std::io::ErrorKind::NotFound
-    {
-        tracing::warn!(path = %dir.display(), %error, "the folder of a deleted topic could not be removed");
-    }
 }

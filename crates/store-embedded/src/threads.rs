@@ -82,7 +82,7 @@ impl Threads {
         handles.extend(spawn("milena-flush", move || {
             while env.due.wait() {
                 let Some(inner) = weak.upgrade() else { return };
-                inner.flush_due(env.due.take(Instant::now()));
+                inner.flush_due(&env.due.take(Instant::now()));
             }
         }));
         if let Some(every) = inner.env.config.maintenance_every {

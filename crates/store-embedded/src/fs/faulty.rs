@@ -126,6 +126,15 @@ impl Content {
         self.pending.push(Change::Write(from, sectors.to_vec()));
     }
 
+    fn flush(&mut self) {
+        for change in std::mem::take(&mut self.pending) {
+            match change {
+                Change::Size(size) => self.durable.resize(usize::try_from(size).unwrap(), 0),
+                Change::Write(at, data) => apply_write(&mut self.durable, at, &data),
+            }
+        }
+    }
+
     /// Lets any part of what was not flushed reach the device.
     fn lose(&mut self, dice: &mut Dice) {
         let kept = [0, 50, 90, 100][usize::try_from(dice.roll(4)).unwrap()];
@@ -383,6 +392,19 @@ impl Fs for FaultyFs {
         Ok(())
     }
 
+    fn sync_everything(&self, _path: &Path) -> io::Result<()> {
+        let mut state = self.0.lock();
+        if state.crashes_now()? || count_down(&mut state.faults.sync_fails_in) {
+            let State { files, dice, .. } = &mut *state;
+            files.iter_mut().for_each(|content| content.lose(dice));
+            return Err(io::Error::other("the flush failed"));
+        }
+        let State { files, pending_names, durable_names, .. } = &mut *state;
+        files.iter_mut().for_each(Content::flush);
+        std::mem::take(pending_names).into_iter().for_each(|change| change.apply(durable_names));
+        Ok(())
+    }
+
     fn lock(&self, _path: &Path) -> io::Result<Option<Lock>> {
         Ok(Some(Box::new(())))
     }
@@ -467,13 +489,7 @@ impl File for FaultyFile {
                 }
                 return Err(io::Error::other("the flush failed"));
             }
-            let content = &mut state.files[id];
-            for change in std::mem::take(&mut content.pending) {
-                match change {
-                    Change::Size(size) => content.durable.resize(usize::try_from(size).unwrap(), 0),
-                    Change::Write(at, data) => apply_write(&mut content.durable, at, &data),
-                }
-            }
+            state.files[id].flush();
             Ok(())
         })
     }

@@ -102,6 +102,10 @@ impl Fs for MemoryFs {
         Ok(())
     }
 
+    fn sync_everything(&self, _path: &Path) -> io::Result<()> {
+        Ok(())
+    }
+
     fn lock(&self, _path: &Path) -> io::Result<Option<Lock>> {
         Ok(Some(Box::new(())))
     }

@@ -58,6 +58,9 @@ pub(crate) trait Fs: Send + Sync + 'static {
     fn remove_dir(&self, path: &Path) -> io::Result<()>;
     /// Makes the names in a folder durable.
     fn sync_dir(&self, path: &Path) -> io::Result<()>;
+    /// Makes everything durable that was written to the file system of that folder, in one go; `Unsupported` where
+    /// that cannot be done.
+    fn sync_everything(&self, path: &Path) -> io::Result<()>;
     /// Locks the file of that name against other processes; `None` when another one holds it.
     fn lock(&self, path: &Path) -> io::Result<Option<Lock>>;
 }

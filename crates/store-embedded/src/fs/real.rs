@@ -1,13 +1,12 @@
 //! The operating system's files.
 
 use std::fs as os;
-use std::io::{self, IoSliceMut};
+use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 
 use rustix::fs::{FallocateFlags, FlockOperation};
-use rustix::io::ReadWriteFlags;
 
 use super::{Access, File, Fs, Item, Lock};
 
@@ -77,6 +76,16 @@ impl Fs for RealFs {
         os::File::open(path)?.sync_all()
     }
 
+    #[cfg(target_os = "linux")]
+    fn sync_everything(&self, path: &Path) -> io::Result<()> {
+        Ok(rustix::fs::syncfs(os::File::open(path)?)?)
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn sync_everything(&self, _path: &Path) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
     fn lock(&self, path: &Path) -> io::Result<Option<Lock>> {
         let file = os::OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
@@ -107,7 +116,17 @@ impl File for RealFile {
         Ok(filled)
     }
 
+    #[cfg(not(target_os = "linux"))]
+    fn read_at_cached(&self, _buffer: &mut [u8], _at: u64) -> io::Result<usize> {
+        Err(io::ErrorKind::WouldBlock.into())
+    }
+
+    #[cfg(target_os = "linux")]
     fn read_at_cached(&self, buffer: &mut [u8], at: u64) -> io::Result<usize> {
+        use std::io::IoSliceMut;
+
+        use rustix::io::ReadWriteFlags;
+
         let wanted = buffer.len();
         let read = rustix::io::preadv2(&self.0, &mut [IoSliceMut::new(buffer)], at, ReadWriteFlags::NOWAIT);
         match read {

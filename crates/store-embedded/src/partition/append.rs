@@ -7,7 +7,7 @@
 
 use std::ops::Deref;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use milena_store::frame::Frames;
 use milena_store::{AppendBatch, Appended, StoreError};
@@ -25,6 +25,9 @@ const INLINE_BYTES_MAX: usize = 256 * 1024;
 /// Most appends and bytes in one group. The number stays below half of the kernel's limit of parts per call.
 const GROUP_APPENDS_MAX: usize = 500;
 const GROUP_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+/// Longest time that a leader waits for those it just answered.
+const COMPANY_WAIT_MAX: Duration = Duration::from_micros(200);
 
 /// A batch that was checked.
 pub(crate) struct Prepared {
@@ -98,9 +101,23 @@ impl<P: Deref<Target = Partition>> Lead<P> {
             if group.is_empty() {
                 return;
             }
+            let (started, appends) = (Instant::now(), group.len());
+            let mut flushed = false;
             while !group.is_empty() {
-                self.partition.commit(&mut group);
+                flushed |= self.partition.commit(&mut group);
             }
+            if flushed && appends > 1 {
+                self.await_company(appends, started.elapsed());
+            }
+        }
+    }
+
+    /// After a flush for several appends, gives their callers a moment to come back with the next ones. Without it the
+    /// first one to return would be flushed alone while the others wait, and every second flush would be for one.
+    fn await_company(&self, appends: usize, flush: Duration) {
+        let until = Instant::now() + (flush / 8).min(COMPANY_WAIT_MAX);
+        while self.partition.queue.lock().waiting.len() < appends && Instant::now() < until {
+            std::thread::yield_now();
         }
     }
 
@@ -227,10 +244,13 @@ impl Partition {
     }
 
     /// Writes and, where the policy says so, flushes as many appends of the group as fit into the segment; answers and
-    /// removes them.
-    fn commit(&self, group: &mut Vec<Prepared>) {
+    /// removes them. True when a flush was needed.
+    fn commit(&self, group: &mut Vec<Prepared>) -> bool {
         match self.write_group(group) {
-            Err(error) => group.drain(..).for_each(|append| append.answer(Err(error.clone()))),
+            Err(error) => {
+                group.drain(..).for_each(|append| append.answer(Err(error.clone())));
+                false
+            }
             Ok(written) => {
                 let log_start = self.bounds().start;
                 let outcome = self.settle(&written);
@@ -244,6 +264,7 @@ impl Partition {
                     }));
                     base += count;
                 }
+                written.must_flush
             }
         }
     }

@@ -1,5 +1,6 @@
 //! What makes written entries durable.
 
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
@@ -8,7 +9,9 @@ use milena_store::StoreError;
 
 use super::{Names, Partition, Writer};
 use crate::config::Effective;
+use crate::env::Env;
 use crate::fault::{Fault, Wait, failed};
+use crate::fs::File;
 use crate::segment::Segment;
 #[cfg(test)]
 use crate::tests::Mutant;
@@ -20,17 +23,19 @@ impl Partition {
     /// so a later flush that succeeds proves nothing.
     pub(super) fn flush_up_to(&self, end: u64) -> Result<(), StoreError> {
         let turn = self.flushing.lock();
-        let target = {
-            let writer = self.writer.lock();
-            refuse_when_poisoned(&writer)?;
-            if writer.durable_end >= end && writer.names.are_flushed() {
-                return Ok(());
-            }
-            Flush::of(&writer)
-        };
-        self.flush(&target)?;
+        if let Some(target) = self.flush_target(end)? {
+            self.flush(&target)?;
+        }
         drop(turn);
         Ok(())
+    }
+
+    /// What has to be flushed so that everything below `end` is on the device; `None` when it is.
+    fn flush_target(&self, end: u64) -> Result<Option<Flush>, StoreError> {
+        let writer = self.writer.lock();
+        refuse_when_poisoned(&writer)?;
+        let done = writer.durable_end >= end && writer.names.are_flushed();
+        Ok((!done).then(|| Flush::of(&writer)))
     }
 
     /// Flushes sealed segments where no policy does: what recovery has to verify after a crash of the machine stays
@@ -58,16 +63,7 @@ impl Partition {
             if self.env.mutant == Mutant::SkipsSealedSegments && !segment.is_live() {
                 continue;
             }
-            let synced = segment.handle(&self.env, Wait::Yes).map_err(Fault::into_store).and_then(|handle| {
-                let synced = segment.dispel_doubt(&self.env, &*handle.file).and_then(|()| handle.file.sync_data());
-                synced.map_err(|error| failed(format_args!("flushing {}", segment.path.display()), &error))
-            });
-            if let Err(error) = synced {
-                // A segment that was removed meanwhile holds nothing that anybody can ask for.
-                if self.log.read().iter().any(|kept| kept.key == segment.key) {
-                    return Err(self.poison(&error));
-                }
-            }
+            self.flush_segment(segment, |file| file.sync_data()).map_err(|error| self.poison(&error))?;
         }
         if !target.names.are_flushed()
             && let Err(error) = self.flush_names()
@@ -89,15 +85,31 @@ impl Partition {
         self.flush_up_to(end)
     }
 
-    /// Flushes what the policy wants flushed by now, and sees to it that what was written meanwhile is as well.
-    pub(crate) fn flush_due(&self) -> Result<(), StoreError> {
+    fn flush_segment(
+        &self,
+        segment: &Segment,
+        sync: impl FnOnce(&dyn File) -> io::Result<()>,
+    ) -> Result<(), StoreError> {
+        let synced = segment.handle(&self.env, Wait::Yes).map_err(Fault::into_store).and_then(|handle| {
+            let synced = segment.dispel_doubt(&self.env, &*handle.file).and_then(|()| sync(&*handle.file));
+            synced.map_err(|error| failed(format_args!("flushing {}", segment.path.display()), &error))
+        });
+        // A segment that was removed meanwhile holds nothing that anybody can ask for.
+        let gone = || self.log.read().iter().all(|kept| kept.key != segment.key);
+        synced.or_else(|error| if gone() { Ok(()) } else { Err(error) })
+    }
+
+    /// A flush that was due begins.
+    pub(crate) fn due_flush_begins(&self) {
         self.writer.lock().flush_scheduled = false;
-        self.flush_all()?;
+    }
+
+    /// Sees to it that what was written during the flush is flushed in its time.
+    pub(crate) fn due_flush_ends(&self) {
         let mut writer = self.writer.lock();
         if writer.unflushed_bytes > 0 {
             self.schedule_flush(&mut writer, &self.effective());
         }
-        Ok(())
     }
 
     pub(super) fn schedule_flush(&self, writer: &mut Writer, effective: &Effective) {
@@ -137,6 +149,38 @@ impl Partition {
         }
         Ok(())
     }
+}
+
+/// Flushes many partitions with one call into the file system: one after the other, each with its own files and
+/// folders, takes some milliseconds apiece. Only one such call at a time.
+pub(crate) fn flush_together(env: &Env, partitions: &[Arc<Partition>]) -> Result<(), StoreError> {
+    let mut outcome = Ok(());
+    let mut begun = Vec::new();
+    for partition in partitions {
+        let turn = partition.flushing.lock();
+        let end = partition.writer.lock().next_offset;
+        let target = partition.flush_target(end).and_then(|target| {
+            // Rewritten now, these bytes are covered by the call as well.
+            let segments = target.iter().flat_map(|target| &target.segments);
+            segments.into_iter().try_for_each(|segment| partition.flush_segment(segment, |_| Ok(())))?;
+            Ok(target)
+        });
+        match target {
+            Ok(Some(target)) => begun.push((partition, turn, target)),
+            Ok(None) => {}
+            Err(error) => outcome = Err(error),
+        }
+    }
+    let synced = env.fs.sync_everything(&env.root);
+    for (partition, turn, target) in begun {
+        match &synced {
+            Ok(()) => target.settle(&mut partition.writer.lock()),
+            Err(error) if error.kind() == io::ErrorKind::Unsupported => outcome = partition.flush(&target).and(outcome),
+            Err(error) => outcome = Err(partition.poison(&failed("flushing the file system", error))),
+        }
+        drop(turn);
+    }
+    outcome
 }
 
 fn refuse_when_poisoned(writer: &Writer) -> Result<(), StoreError> {

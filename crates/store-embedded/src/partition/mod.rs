@@ -34,6 +34,7 @@ mod verify;
 mod write;
 
 pub(crate) use append::Prepared;
+pub(crate) use flush::flush_together;
 pub(crate) use recover::{Origin, partition_dir};
 pub(crate) use state::load as load_start;
 

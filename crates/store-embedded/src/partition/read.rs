@@ -16,7 +16,7 @@ use crate::segment::Segment;
 
 /// Most bytes per call into the file system, unless one entry is larger: they stay in the cache of the processor
 /// between the copy and the verification, which costs a fifth of the time otherwise.
-const READ_BYTES_MAX: usize = 256 * 1024;
+const READ_BYTES_MAX: usize = 512 * 1024;
 /// Least bytes per call: a small read costs as much as this.
 const READ_BYTES_MIN: usize = 16 * 1024;
 /// What may lie in a block before the wanted entry.

@@ -14,7 +14,7 @@ use crate::EmbeddedConfig;
 use crate::env::Env;
 use crate::fault::Wait;
 use crate::fs::faulty::{Dice, FaultyFs};
-use crate::partition::Partition;
+use crate::partition::{Partition, flush_together};
 use crate::store::Inner;
 
 const INTERVAL_BYTES: u64 = 700;
@@ -126,7 +126,13 @@ impl Run {
             20..22 => self.trim(),
             22..24 => self.maintain(),
             24 => {
-                if self.partition().flush_all().is_ok() {
+                let partition = self.partition();
+                let flushed = if self.dice.chance(50) {
+                    partition.flush_all()
+                } else {
+                    flush_together(&self.store.as_ref().unwrap().0.env, &[partition])
+                };
+                if flushed.is_ok() {
                     self.model.unflushed = 0;
                 }
             }

@@ -128,10 +128,30 @@ fn an_interval_flushes_when_its_time_has_come() {
     assert_eq!(partition.durable_end(), 0);
     let due = inner.env.due.take(now + every);
     assert_eq!(due.len(), 1);
-    inner.flush_due(due);
+    inner.flush_due(&due);
     assert_eq!(partition.durable_end(), 2);
     append(&partition, b"z").unwrap();
     assert_eq!(inner.env.due.take(Instant::now() + every).len(), 1);
+}
+
+#[test]
+fn many_partitions_are_flushed_together_and_a_failure_poisons_all_of_them() {
+    for fails in [false, true] {
+        let fs = FaultyFs::new(1);
+        let every = Duration::from_secs(60);
+        let inner = open(&fs, &config(Durability::Interval { every, bytes: 1 << 30 }));
+        let topic = inner.create("kafka", "t", 20, &TopicSettings::default()).unwrap().topic;
+        let partitions: Vec<_> = (0..20).map(|number| inner.partition(&topic.partition(number)).unwrap()).collect();
+        for partition in &partitions {
+            append(partition, b"x").unwrap();
+        }
+        fs.faults(|faults| faults.sync_fails_in = Some(u64::from(!fails)));
+        inner.flush_due(&inner.env.due.take(Instant::now() + every));
+        for partition in &partitions {
+            assert_eq!(partition.durable_end(), u64::from(!fails));
+            assert_eq!(append(partition, b"y").is_err(), fails);
+        }
+    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //!
 //! An engine's test file says how to open it, and gets one named test per promise:
 //!
-//! ```ignore
+//! ```text
 //! milena_store::conformance_tests!(MyFactory::new());
 //! ```
 //!

@@ -19,7 +19,7 @@ pub struct StateLogOptions {
     /// [`Durability::Always`] the log keeps one snapshot more than it needs, since the newest may not be flushed when
     /// what it covers is trimmed.
     pub durability: Option<Durability>,
-    /// Bytes of records behind the last snapshot from which on [`StateLog::snapshot_due`] is true. A snapshot that is
+    /// Bytes of records behind the last snapshot from which on [`StateLog::snapshot_due`](super::StateLog::snapshot_due) is true. A snapshot that is
     /// itself larger than this raises the mark to its own size, so that snapshots cost no more than the records do.
     pub snapshot_bytes: u64,
     /// Bytes of records in one message of a snapshot; a record that is larger travels alone.
