@@ -9,6 +9,7 @@ use crate::cluster;
 use crate::config::ServerConfig;
 use crate::dispatch::{APIS, Api};
 use crate::fetch::Fetches;
+use crate::groups::GroupService;
 use crate::lifecycle::Lifecycle;
 use crate::memory::Memory;
 use crate::metrics::Metrics;
@@ -30,6 +31,8 @@ pub struct Broker {
     pub produce: Produce,
     /// Fetch sessions and parked fetches; its watcher is registered with the store.
     pub fetches: Fetches,
+    /// Consumer groups and committed offsets.
+    pub groups: GroupService,
     /// Stable id of this cluster, as clients see it.
     pub cluster_id: String,
     /// The APIs that are served.
@@ -72,7 +75,12 @@ impl Broker {
         let metrics = Metrics::default();
         let produce = Produce::start(&config, Arc::clone(&store), Arc::clone(&metrics.produce)).await?;
         let fetches = Fetches::new(&config.limits);
-        store.watch(Arc::new(Watchers(vec![fetches.watcher(), Arc::new(produce.clone())])));
+        let threads_can_block =
+            Handle::try_current().is_ok_and(|handle| handle.runtime_flavor() == RuntimeFlavor::MultiThread);
+        let groups =
+            GroupService::open(&config, Arc::clone(&store), Arc::clone(&metrics.groups), threads_can_block).await?;
+        let watchers = vec![fetches.watcher(), Arc::new(produce.clone()), groups.watcher(topics.mapping().clone())];
+        store.watch(Arc::new(Watchers(watchers)));
         Ok(Arc::new(Self {
             memory: Memory::new(config.limits.in_flight_bytes),
             config,
@@ -80,14 +88,14 @@ impl Broker {
             topics,
             produce,
             fetches,
+            groups,
             cluster_id,
             apis,
             metrics,
             lifecycle: Arc::default(),
             quiet: QuietLog::default(),
             quiet_accept: QuietLog::default(),
-            threads_can_block: Handle::try_current()
-                .is_ok_and(|handle| handle.runtime_flavor() == RuntimeFlavor::MultiThread),
+            threads_can_block,
         }))
     }
 

@@ -1,5 +1,6 @@
 //! The one map from our errors to Kafka error codes.
 
+use milena_groups::GroupError;
 use milena_records::Refusal;
 use milena_store::StoreError;
 use milena_wire::kafka_protocol::ResponseError;
@@ -99,6 +100,46 @@ pub fn of_producer_id(error: &IdError) -> ResponseError {
         // Of the codes that producers retry here, the one that does not send them to look for another coordinator.
         IdError::Store(_) => ResponseError::CoordinatorLoadInProgress,
     }
+}
+
+/// Kafka code of what a consumer group refuses. What decides on each is what clients do when they hear it.
+#[must_use]
+pub fn of_group(error: &GroupError) -> ResponseError {
+    match error {
+        GroupError::InvalidGroupId => ResponseError::InvalidGroupId,
+        GroupError::UnknownMember => ResponseError::UnknownMemberId,
+        GroupError::IllegalGeneration => ResponseError::IllegalGeneration,
+        GroupError::RebalanceInProgress => ResponseError::RebalanceInProgress,
+        GroupError::FencedInstance => ResponseError::FencedInstanceId,
+        GroupError::MemberIdRequired => ResponseError::MemberIdRequired,
+        GroupError::InconsistentProtocol => ResponseError::InconsistentGroupProtocol,
+        GroupError::InvalidSessionTimeout { .. } => ResponseError::InvalidSessionTimeout,
+        GroupError::GroupFull { .. } | GroupError::TooManyGroups { .. } | GroupError::TooManyMembers { .. } => {
+            ResponseError::GroupMaxSizeReached
+        }
+        GroupError::TooManyProtocols { .. }
+        | GroupError::MemberTooLarge { .. }
+        | GroupError::AssignmentTooLarge { .. } => ResponseError::InvalidRequest,
+        GroupError::GroupIdNotFound => ResponseError::GroupIdNotFound,
+        GroupError::NonEmptyGroup => ResponseError::NonEmptyGroup,
+        GroupError::SubscribedToTopic => ResponseError::GroupSubscribedToTopic,
+        GroupError::UnknownTopicOrPartition => ResponseError::UnknownTopicOrPartition,
+        GroupError::OffsetMetadataTooLarge { .. } => ResponseError::OffsetMetadataTooLarge,
+        GroupError::OffsetOutOfRange => ResponseError::OffsetOutOfRange,
+        GroupError::OffsetMismatch { .. } => ResponseError::InvalidUpdateVersion,
+        GroupError::CommitTooLarge { .. } | GroupError::TooManyOffsets { .. } => ResponseError::InvalidCommitOffsetSize,
+        // Every client asks again at the same coordinator.
+        GroupError::Loading | GroupError::TooManyInFlight { .. } | GroupError::StoreFailed => {
+            ResponseError::CoordinatorLoadInProgress
+        }
+        _ => ResponseError::UnknownServerError,
+    }
+}
+
+/// Kafka code of one result of a consumer group, 0 for success.
+#[must_use]
+pub fn of_group_result(result: &Result<(), GroupError>) -> i16 {
+    result.as_ref().map_or_else(|error| of_group(error).code(), |()| 0)
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
+use crate::groups::GroupSettings;
 use crate::limits::Limits;
 
 /// Configuration of a server.
@@ -31,6 +32,8 @@ pub struct ServerConfig {
     pub producer_id_expiration: Duration,
     /// Show internal topics in Metadata.
     pub show_internal_topics: bool,
+    /// Consumer groups and committed offsets.
+    pub groups: GroupSettings,
     /// Bounds.
     pub limits: Limits,
 }
@@ -101,6 +104,7 @@ impl Default for ServerConfig {
             max_producers_per_partition: 4096,
             producer_id_expiration: Duration::from_secs(86_400),
             show_internal_topics: false,
+            groups: GroupSettings::default(),
             limits: Limits::default(),
         }
     }
@@ -182,6 +186,7 @@ impl ServerConfig {
         }
         in_range("num_partitions", self.num_partitions, 1, self.max_partitions_per_topic)?;
         in_range("max_partitions_per_topic", self.max_partitions_per_topic, 1, i32::MAX.unsigned_abs())?;
+        self.groups.validate()?;
         self.limits.validate()
     }
 }

@@ -11,6 +11,7 @@
 //! - [`cluster`], [`watchers`]: the cluster id; who is told when partitions grow
 //! - [`topics`]: Kafka topics over the store's topics: mapping, ids, configs
 //! - `produce`, `fetch`: deduplication; fetch sessions and parked fetches
+//! - [`groups`]: consumer groups and committed offsets
 //! - [`metrics`], [`quiet`]: counters; log lines that must not flood
 //! - [`codes`]: the one map from our errors to Kafka error codes
 
@@ -21,6 +22,7 @@ pub mod config;
 mod connection;
 pub mod dispatch;
 pub mod fetch;
+pub mod groups;
 pub mod handlers;
 pub mod lifecycle;
 pub mod limits;

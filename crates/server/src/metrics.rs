@@ -34,6 +34,8 @@ pub struct Metrics {
     pub produce: Arc<ProduceMetrics>,
     /// Fetch.
     pub fetch: FetchMetrics,
+    /// Consumer groups.
+    pub groups: Arc<GroupMetrics>,
 }
 
 /// Counters of sockets and frames. Each `closed_` and `refused_` names the bound that was passed.
@@ -127,4 +129,19 @@ pub struct FetchMetrics {
     pub sessions_refused: Counter,
     /// Partitions that were answered with an error.
     pub errors: Counter,
+}
+
+/// Counters of consumer groups.
+#[derive(Debug, Default)]
+pub struct GroupMetrics {
+    /// OffsetCommit requests.
+    pub commits: Counter,
+    /// Of those, requests that were told to try again because the store was too slow or too much waited for it.
+    pub commits_late: Counter,
+    /// Appends to the log of offsets; requests that come together share one.
+    pub appends: Counter,
+    /// Appends that failed.
+    pub append_failures: Counter,
+    /// Snapshots of the offsets.
+    pub snapshots: Counter,
 }

@@ -5,9 +5,11 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::lifecycle::{Lifecycle, Phase};
+use crate::memory::Charge;
 
 /// Longest piece of a client's own words that is kept for logs, in characters.
 const NAME_CHARS_MAX: usize = 64;
@@ -28,6 +30,8 @@ pub struct Connection {
     software: OnceLock<Box<str>>,
     ended: AtomicBool,
     ending: Notify,
+    /// What the request that is being answered holds of the memory budget.
+    charge: Mutex<Charge>,
 }
 
 impl Connection {
@@ -44,6 +48,7 @@ impl Connection {
             software: OnceLock::new(),
             ended: AtomicBool::new(false),
             ending: Notify::new(),
+            charge: Mutex::default(),
         }
     }
 
@@ -60,6 +65,17 @@ impl Connection {
             () = notified => {}
             () = self.lifecycle.reached(Phase::Draining) => {}
         }
+    }
+
+    /// A request begins, which holds that much.
+    pub(crate) fn hold(&self, charge: Charge) {
+        *self.charge.lock() = charge;
+    }
+
+    /// The request that is being answered is gone from memory. A handler that parks says so as soon as it let go of the
+    /// request: where it waits for other clients, they could not send what it waits for while the budget is spent.
+    pub fn release(&self) {
+        drop(std::mem::take(&mut *self.charge.lock()));
     }
 
     /// The client is gone.

@@ -19,6 +19,9 @@ use crate::topics::OpenError;
 /// computing.
 const DROPPED_WAIT: Duration = Duration::from_secs(1);
 
+/// Time that the last committed offsets have to reach the store. Nobody waits for their answers any more.
+const CLOSING_WAIT: Duration = Duration::from_secs(5);
+
 /// Why a server did not start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -74,7 +77,8 @@ impl Server {
         config.validate()?;
         // Bound first: a port that is taken should be reported before anything is read or written.
         let listeners = listener::bind_all(&config.listeners)?;
-        let broker = Broker::open_with(config, store, apis).await?;
+        // Boxed: opening happens once, and its state would make every caller's future large.
+        let broker = Box::pin(Broker::open_with(config, store, apis)).await?;
         let mut addresses = Vec::with_capacity(listeners.len());
         let mut accepting = Vec::with_capacity(listeners.len());
         for (bound, socket) in listeners {
@@ -121,6 +125,7 @@ impl Server {
             lifecycle.advance(Phase::Dropping);
             let _ = timeout(DROPPED_WAIT, lifecycle.empty()).await;
         }
+        self.broker.groups.close(CLOSING_WAIT).await;
         let closed = self.broker.store.close().await;
         match &closed {
             Ok(()) => tracing::info!("stopped"),

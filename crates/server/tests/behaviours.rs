@@ -88,13 +88,15 @@ async fn a_record_without_a_time_gets_the_servers_and_never_a_negative_one() {
 
 #[tokio::test]
 async fn every_odd_record_survives_a_produce_a_restart_and_a_fetch() {
+    type Part = Option<Vec<u8>>;
+    type Shape = (i64, Part, Part, Vec<(String, Part)>);
     let server = TestServer::builder().in_folder().start().await;
     let mut client = server.client().await;
     create(&mut client, &[]).await;
     let some = |text: &str| Some(text.as_bytes().to_vec());
     let header = |name: &str, value: Option<Vec<u8>>| (name.to_owned(), value);
     let now = now_ms();
-    let shapes: Vec<(i64, Option<Vec<u8>>, Option<Vec<u8>>, Vec<(String, Option<Vec<u8>>)>)> = vec![
+    let shapes: Vec<Shape> = vec![
         (now, None, some("value"), vec![]),
         (now, some(""), some(""), vec![]),
         (now, some("key"), None, vec![]),

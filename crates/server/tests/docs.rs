@@ -34,6 +34,32 @@ fn rows(text: &str) -> Vec<Vec<String>> {
     rows
 }
 
+/// The text of every source file below `folder`.
+fn sources(folder: &Path, text: &mut String) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() && !path.ends_with("target") {
+            sources(&path, text);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            text.push_str(&std::fs::read_to_string(&path).unwrap());
+        }
+    }
+}
+
+#[test]
+fn every_test_that_the_document_on_testing_names_is_there() {
+    let mut code = String::new();
+    sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join(".."), &mut code);
+    let document = document("docs/testing.md");
+    let (_, table) = document.split_once("## Behaviours").unwrap();
+    let named: Vec<String> = rows(table).into_iter().map(|row| row[2].clone()).collect();
+    let names: Vec<&str> = named.iter().flat_map(|cell| cell.split(", ")).filter(|cell| !cell.is_empty()).collect();
+    assert!(names.len() > 50, "the table is not read: {names:?}");
+    let missing: Vec<_> =
+        names.iter().filter(|name| !code.contains(&format!("fn {}(", name.trim_matches('`')))).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}
+
 #[test]
 fn the_table_of_apis_in_the_readme_is_the_dispatch_table() {
     let readme = document("README.md");
@@ -42,7 +68,8 @@ fn the_table_of_apis_in_the_readme_is_the_dispatch_table() {
     let served: Vec<Vec<String>> = APIS
         .iter()
         .map(|api| {
-            let mut versions = format!("{}-{}", api.advertised.0, api.advertised.1);
+            let (lowest, highest) = api.advertised;
+            let mut versions = if lowest == highest { lowest.to_string() } else { format!("{lowest}-{highest}") };
             if api.served != api.advertised {
                 versions.push_str(&format!(" (served from {})", api.served.0));
             }

@@ -68,7 +68,7 @@ impl Builder {
 
     /// Starts the server and waits until it answers.
     pub async fn start(self) -> TestServer {
-        TestServer::open(self.config, self.data, self.store, self.durability).await
+        Box::pin(TestServer::open(self.config, self.data, self.store, self.durability)).await
     }
 }
 
@@ -110,7 +110,8 @@ impl TestServer {
             (None, Data::Folder(folder)) => open_embedded(folder.path(), durability).await,
             (None, Data::Given) => panic!("an engine that the test gave cannot be opened again"),
         };
-        let server = Server::start(config.clone(), store).await.expect("a server");
+        // On the heap, so that the futures of tests stay small.
+        let server = Box::pin(Server::start(config.clone(), store)).await.expect("a server");
         let server = Self { server, config, data, durability };
         let answer = server.client().await.request(0, &ApiVersionsRequest::default()).await;
         assert_eq!(answer.error_code, 0, "the server is not ready");
@@ -167,7 +168,7 @@ impl TestServer {
             listener.bind = address;
         }
         change(&mut config);
-        Self::open(config, data, None, durability).await
+        Box::pin(Self::open(config, data, None, durability)).await
     }
 }
 

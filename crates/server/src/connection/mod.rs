@@ -78,6 +78,8 @@ pub(crate) async fn run(broker: Arc<Broker>, connection: Arc<Connection>, mut st
         .await
     };
     connection.end();
+    // Of a request that was cut off.
+    connection.release();
     note(&broker, &connection, &end, frame_bytes.into_inner());
     if matches!(end, End::Drained) || end.is_protocol_error() {
         Box::pin(part(stream)).await;
@@ -150,6 +152,7 @@ async fn answer_all(
             Ok(frame) => frame,
             Err(end) => return end,
         };
+        connection.hold(charge);
         frame_bytes.store(bytes.len(), Ordering::Relaxed);
         let blocking = broker.threads_can_block && bytes.len() >= BLOCKING_FROM && !is_produce(&bytes);
         let mut handled = pin!(dispatch::serve(broker, connection, bytes));
@@ -167,7 +170,7 @@ async fn answer_all(
             }
         };
         // The request is gone from memory; its answer is bounded by the request and waits for the client alone.
-        drop(charge);
+        connection.release();
         let end = match outcome {
             Ok(Outcome::Reply(answer)) => match writer.answer(&answer).await {
                 Ok(()) => continue,

@@ -10,7 +10,7 @@
 //!   unknown id 100. A topic named twice is answered once. Names come back as they were sent, never a placeholder.
 //! - Only so many topics are created in one request; the others are answered with 5, upon which clients ask again.
 //! - Authorized operations are unset unless asked for; without authorization they are all of them.
-//! - librdkafka's request for all topics carries three bytes too many from v9 on, see [`without_filler`].
+//! - librdkafka's request for all topics carries three bytes too many from v9 on, see `without_filler`.
 
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -118,6 +118,12 @@ impl TopicDirectory {
         self.inner.cache.read().hidden
     }
 
+    /// How Kafka topics map to places in the store.
+    #[must_use]
+    pub fn mapping(&self) -> &Mapping {
+        &self.inner.mapping
+    }
+
     /// Defaults and checks of topic configs.
     #[must_use]
     pub fn rules(&self) -> &ConfigRules {

@@ -96,6 +96,8 @@ pub const TOPIC_KEYS: &[ConfigKey] = &[
         "Level of zstd where compression.type is zstd."),
     key("delete.retention.ms", Long, Kept, DAY, Check::AtLeast(0), "log.cleaner.delete.retention.ms",
         "How long a compacted topic keeps tombstones, in milliseconds."),
+    key("errors.deadletterqueue.group.enable", Boolean, Kept, "false", Check::Any, "",
+        "Whether share groups may write what they cannot deliver to this topic."),
     key("file.delete.delay.ms", Long, Kept, "60000", Check::AtLeast(0), "log.segment.delete.delay.ms",
         "How long a removed segment stays on disk, in milliseconds."),
     key("flush.messages", Long, Enforced, UNLIMITED, Check::AtLeast(1), "log.flush.interval.messages",
@@ -114,6 +116,8 @@ pub const TOPIC_KEYS: &[ConfigKey] = &[
         "Time in milliseconds that data is kept locally where remote storage is on; -2 is retention.ms."),
     key("max.compaction.lag.ms", Long, Kept, UNLIMITED, Check::AtLeast(1), "log.cleaner.max.compaction.lag.ms",
         "Longest time in milliseconds that a message stays uncompacted."),
+    key("max.decompressed.message.bytes", Int, Kept, "2147483639", Check::AtLeast(1), "max.decompressed.message.bytes",
+        "Largest decompressed record in bytes."),
     key("max.message.bytes", Int, Enforced, "1048588", Check::AtLeast(0), "message.max.bytes",
         "Largest record batch that is taken, in bytes. It cannot exceed the largest request of the server."),
     key("message.timestamp.after.max.ms", Long, Enforced, UNLIMITED, Check::AtLeast(0), "log.message.timestamp.after.max.ms",
@@ -130,6 +134,10 @@ pub const TOPIC_KEYS: &[ConfigKey] = &[
         "In-sync replicas that acks=all asks for. Replication is the engine's, and each partition shows one replica."),
     key("preallocate", Boolean, Kept, "false", Check::Any, "log.preallocate",
         "Whether the file of a new segment is preallocated."),
+    key("remote.copy.lag.bytes", Long, Kept, "-1", Check::AtLeast(-1), "log.remote.copy.lag.bytes",
+        "Newer bytes behind a segment after which it may be copied to remote storage; -1 is local.retention.bytes."),
+    key("remote.copy.lag.ms", Long, Kept, "0", Check::AtLeast(-1), "log.remote.copy.lag.ms",
+        "Age in milliseconds after which a segment may be copied to remote storage; -1 is local.retention.ms."),
     key("remote.log.copy.disable", Boolean, Kept, "false", Check::Any, "",
         "Whether data is no longer copied to remote storage."),
     key("remote.log.delete.on.disable", Boolean, Kept, "false", Check::Any, "",
@@ -191,6 +199,18 @@ mod tests {
     fn a_name_that_kafka_4_does_not_know_is_not_found() {
         for name in ["", "nothing", "message.format.version", "Retention.ms", "retention.m", "retention.msx"] {
             assert!(find(name).is_none(), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_keys_that_kafka_4_4_added_are_taken() {
+        for (name, value) in [
+            ("errors.deadletterqueue.group.enable", "true"),
+            ("max.decompressed.message.bytes", "1"),
+            ("remote.copy.lag.bytes", "-1"),
+            ("remote.copy.lag.ms", "-1"),
+        ] {
+            assert_eq!(super::super::value::parse(find(name).unwrap(), value).as_deref(), Ok(value));
         }
     }
 

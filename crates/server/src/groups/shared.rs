@@ -1,0 +1,167 @@
+//! The coordinator behind one lock, and what has to happen after every call.
+//!
+//! The lock is held for the work of one event and never across a wait, so a slow store holds up nobody but those who
+//! commit. Records go into the queue of the appender, in their order, before the lock is given back; answers are sent after.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use milena_groups::{Answer, Append, Groups, Moment, Now, Outputs, Timestamp, Token};
+use parking_lot::Mutex;
+use tokio::sync::{Notify, oneshot};
+use tokio::time::{Duration, Instant};
+
+use super::settings::GroupSettings;
+use crate::metrics::GroupMetrics;
+
+/// What the handlers, the appender and the timers share.
+pub(super) struct Shared {
+    state: Mutex<State>,
+    pub(super) settings: GroupSettings,
+    pub(super) metrics: Arc<GroupMetrics>,
+    /// Zero of the monotonic clock.
+    started: Instant,
+    /// There is something to append, or the end has come.
+    pub(super) queued: Notify,
+    /// Something is due earlier than the timer thinks.
+    pub(super) sooner: Notify,
+}
+
+/// What the lock protects.
+pub(super) struct State {
+    pub(super) groups: Groups,
+    out: Outputs,
+    /// Records on their way to the log, in order.
+    pub(super) queue: VecDeque<Append>,
+    /// Bytes of records that are not settled.
+    pub(super) unsettled_bytes: usize,
+    /// Whom the answer of a token goes to. A connection has one request at a time, so there are few more than connections.
+    waiters: HashMap<Token, oneshot::Sender<Answer>>,
+    last_token: u64,
+    /// When the timer will look again.
+    armed: Option<Moment>,
+    /// No record comes any more.
+    pub(super) closing: bool,
+}
+
+impl Shared {
+    pub(super) fn new(groups: Groups, settings: GroupSettings, metrics: Arc<GroupMetrics>) -> Self {
+        let state = State {
+            groups,
+            out: Outputs::default(),
+            queue: VecDeque::new(),
+            unsettled_bytes: 0,
+            waiters: HashMap::new(),
+            last_token: 0,
+            armed: None,
+            closing: false,
+        };
+        Self {
+            state: Mutex::new(state),
+            settings,
+            metrics,
+            started: Instant::now(),
+            queued: Notify::new(),
+            sooner: Notify::new(),
+        }
+    }
+
+    /// Runs one event, then does what it brought about.
+    pub(super) fn run<T>(&self, event: impl FnOnce(&mut Groups, Now, &mut Outputs) -> T) -> T {
+        self.run_on_state(|state, now| event(&mut state.groups, now, &mut state.out))
+    }
+
+    /// As [`Shared::run`], for a request that is answered through its token. The answer may be there already.
+    pub(super) fn ask(
+        &self,
+        request: impl FnOnce(&mut Groups, Token, Now, &mut Outputs),
+    ) -> (Token, oneshot::Receiver<Answer>) {
+        let (sender, receiver) = oneshot::channel();
+        let token = self.run_on_state(|state, now| {
+            state.last_token += 1;
+            let token = Token(state.last_token);
+            state.waiters.insert(token, sender);
+            request(&mut state.groups, token, now, &mut state.out);
+            token
+        });
+        (token, receiver)
+    }
+
+    /// Nobody waits for that answer any more.
+    pub(super) fn give_up(&self, token: Token) {
+        self.state.lock().waiters.remove(&token);
+    }
+
+    pub(super) fn run_on_state<T>(&self, event: impl FnOnce(&mut State, Now) -> T) -> T {
+        let mut state = self.state.lock();
+        // Read under the lock, so that time never falls from one event to the next.
+        let now = self.now();
+        let result = event(&mut state, now);
+        let queued = state.take_appends();
+        let answers = state.take_answers();
+        let sooner = state.rearm();
+        drop(state);
+        if queued {
+            self.queued.notify_one();
+        }
+        if sooner {
+            self.sooner.notify_one();
+        }
+        for (waiter, answer) in answers {
+            // Whoever gave up in this moment does not want it.
+            let _ = waiter.send(answer);
+        }
+        result
+    }
+
+    /// Looks, without changing anything.
+    pub(super) fn read<T>(&self, look: impl FnOnce(&Groups) -> T) -> T {
+        look(&self.state.lock().groups)
+    }
+
+    /// True when so many bytes wait for the store that no more commits are taken.
+    pub(super) fn is_full(&self) -> bool {
+        self.state.lock().unsettled_bytes >= self.settings.offsets_in_flight_bytes
+    }
+
+    /// What the timer has to wait for; it is told when something comes before that.
+    pub(super) fn arm(&self) -> Option<Instant> {
+        let mut state = self.state.lock();
+        state.armed = state.groups.deadline();
+        state.armed.map(|moment| self.started + Duration::from_millis(moment.as_millis()))
+    }
+
+    fn now(&self) -> Now {
+        let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Now {
+            moment: Moment::from_millis(millis(self.started.elapsed())),
+            wall: Timestamp(i64::try_from(millis(wall)).unwrap_or(i64::MAX)),
+        }
+    }
+}
+
+impl State {
+    fn take_appends(&mut self) -> bool {
+        let any = !self.out.appends.is_empty();
+        self.unsettled_bytes += self.out.appends.iter().map(|append| append.record.len()).sum::<usize>();
+        self.queue.extend(self.out.appends.drain(..));
+        any
+    }
+
+    fn take_answers(&mut self) -> Vec<(oneshot::Sender<Answer>, Answer)> {
+        let answers = self.out.answers.drain(..);
+        answers.filter_map(|(token, answer)| Some((self.waiters.remove(&token)?, answer))).collect()
+    }
+
+    /// True when the timer would look too late.
+    fn rearm(&mut self) -> bool {
+        let Some(deadline) = self.groups.deadline() else { return false };
+        let sooner = self.armed.is_none_or(|armed| deadline < armed);
+        if sooner {
+            self.armed = Some(deadline);
+        }
+        sooner
+    }
+}

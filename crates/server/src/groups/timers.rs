@@ -1,0 +1,40 @@
+//! The clock of the coordinator: sessions and barriers that end, offsets that expire.
+
+use std::sync::Arc;
+
+use milena_groups::Groups;
+use milena_store::Store;
+use tokio::time::Instant;
+use tokio::time::{MissedTickBehavior, interval_at, sleep_until};
+
+use super::shared::Shared;
+use super::topics::forget_missing;
+
+/// Ends what is due, for ever. Members that all vanish are evicted on time even when nobody talks to the group.
+pub(super) async fn tick(shared: Arc<Shared>) {
+    loop {
+        let deadline = shared.arm();
+        let due = async {
+            match deadline {
+                Some(deadline) => sleep_until(deadline).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = shared.sooner.notified() => {}
+            () = due => shared.run(Groups::tick),
+        }
+    }
+}
+
+/// Lets go of old offsets, and of those whose topic went behind the server's back, for ever.
+pub(super) async fn expire(shared: Arc<Shared>, store: Arc<dyn Store>) {
+    let every = shared.settings.offsets_check_interval;
+    let mut rounds = interval_at(Instant::now() + every, every);
+    rounds.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        rounds.tick().await;
+        forget_missing(&shared, store.as_ref()).await;
+        shared.run(Groups::expire);
+    }
+}

@@ -1,0 +1,212 @@
+//! Members of consumer groups, played by hand over TCP.
+
+#![allow(dead_code, reason = "each test binary uses its own part")]
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use milena_testkit::{RawClient, TestServer};
+use milena_wire::kafka_protocol::messages::create_topics_request::CreatableTopic;
+use milena_wire::kafka_protocol::messages::join_group_request::JoinGroupRequestProtocol;
+use milena_wire::kafka_protocol::messages::offset_commit_request::{
+    OffsetCommitRequestPartition, OffsetCommitRequestTopic,
+};
+use milena_wire::kafka_protocol::messages::offset_fetch_request::{OffsetFetchRequestGroup, OffsetFetchRequestTopics};
+use milena_wire::kafka_protocol::messages::sync_group_request::SyncGroupRequestAssignment;
+use milena_wire::kafka_protocol::messages::{
+    CreateTopicsRequest, GroupId, HeartbeatRequest, JoinGroupRequest, JoinGroupResponse, OffsetCommitRequest,
+    OffsetCommitResponse, OffsetFetchRequest, SyncGroupRequest, TopicName,
+};
+use milena_wire::kafka_protocol::protocol::StrBytes;
+
+pub(crate) fn text(text: &str) -> StrBytes {
+    StrBytes::from_string(text.to_owned())
+}
+
+pub(crate) fn group(name: &str) -> GroupId {
+    GroupId(text(name))
+}
+
+pub(crate) fn topic(name: &str) -> TopicName {
+    TopicName(text(name))
+}
+
+/// A server whose groups do not wait for more members.
+pub(crate) async fn server() -> TestServer {
+    builder().start().await
+}
+
+pub(crate) fn builder() -> milena_testkit::server::Builder {
+    TestServer::builder().config(|config| config.groups.initial_rebalance_delay = Duration::ZERO)
+}
+
+pub(crate) async fn create(client: &mut RawClient, name: &str, partitions: i32) {
+    let topic = CreatableTopic::default().with_name(topic(name)).with_num_partitions(partitions);
+    let topic = topic.with_replication_factor(-1);
+    let answer =
+        client.request(5, &CreateTopicsRequest::default().with_topics(vec![topic]).with_timeout_ms(5_000)).await;
+    assert_eq!(answer.topics[0].error_code, 0);
+}
+
+pub(crate) fn join_request(member: &str, instance: Option<&str>) -> JoinGroupRequest {
+    let protocol = JoinGroupRequestProtocol::default()
+        .with_name(text("range"))
+        .with_metadata(Bytes::from(format!("subscription of {}", instance.unwrap_or("somebody"))));
+    JoinGroupRequest::default()
+        .with_group_id(group("g"))
+        .with_session_timeout_ms(10_000)
+        .with_rebalance_timeout_ms(10_000)
+        .with_member_id(text(member))
+        .with_group_instance_id(instance.map(text))
+        .with_protocol_type(text("consumer"))
+        .with_protocols(vec![protocol])
+}
+
+/// A member with a connection of its own.
+pub(crate) struct Member {
+    pub(crate) client: RawClient,
+    pub(crate) id: String,
+    pub(crate) instance: Option<String>,
+    pub(crate) generation: i32,
+}
+
+impl Member {
+    pub(crate) async fn new(server: &TestServer) -> Self {
+        Self { client: server.client().await, id: String::new(), instance: None, generation: -1 }
+    }
+
+    pub(crate) async fn fixed(server: &TestServer, instance: &str) -> Self {
+        Self { instance: Some(instance.to_owned()), ..Self::new(server).await }
+    }
+
+    fn request(&self) -> JoinGroupRequest {
+        join_request(&self.id, self.instance.as_deref())
+    }
+
+    /// Sends a join; a member without a name is given one first.
+    pub(crate) async fn send_join(&mut self) {
+        if self.id.is_empty() && self.instance.is_none() {
+            let answer = self.client.request(9, &self.request()).await;
+            assert_eq!(answer.error_code, 79);
+            self.id = answer.member_id.to_string();
+        }
+        self.client.send(9, &self.request()).await;
+    }
+
+    pub(crate) async fn joined(&mut self) -> JoinGroupResponse {
+        let answer = self.client.receive::<JoinGroupRequest>().await;
+        assert_eq!(answer.error_code, 0);
+        self.id = answer.member_id.to_string();
+        self.generation = answer.generation_id;
+        answer
+    }
+
+    pub(crate) async fn join(&mut self) -> JoinGroupResponse {
+        self.send_join().await;
+        self.joined().await
+    }
+
+    pub(crate) fn sync_request(&self, assignments: &[(&str, &str)]) -> SyncGroupRequest {
+        let assignments = assignments.iter().map(|(member, assignment)| {
+            SyncGroupRequestAssignment::default()
+                .with_member_id(text(member))
+                .with_assignment(Bytes::from((*assignment).to_owned()))
+        });
+        SyncGroupRequest::default()
+            .with_group_id(group("g"))
+            .with_generation_id(self.generation)
+            .with_member_id(text(&self.id))
+            .with_group_instance_id(self.instance.as_deref().map(text))
+            .with_protocol_type(Some(text("consumer")))
+            .with_protocol_name(Some(text("range")))
+            .with_assignments(assignments.collect())
+    }
+
+    /// The assignment of this member.
+    pub(crate) async fn sync(&mut self, assignments: &[(&str, &str)]) -> String {
+        let request = self.sync_request(assignments);
+        let answer = self.client.request(5, &request).await;
+        assert_eq!(answer.error_code, 0);
+        String::from_utf8(answer.assignment.to_vec()).unwrap()
+    }
+
+    /// Somebody in another group, on a connection of its own.
+    pub(crate) async fn alone_in(server: &TestServer, name: &str) -> RawClient {
+        let mut client = server.client().await;
+        let joined = client.request(3, &join_request("", None).with_group_id(group(name))).await;
+        assert_eq!(joined.error_code, 0);
+        client
+    }
+
+    /// Joins a group that has nobody else, and files its assignment.
+    pub(crate) async fn alone(server: &TestServer) -> Self {
+        let mut member = Self::new(server).await;
+        member.join().await;
+        let id = member.id.clone();
+        member.sync(&[(&id, "all")]).await;
+        member
+    }
+
+    pub(crate) async fn heartbeat(&mut self) -> i16 {
+        let request = HeartbeatRequest::default()
+            .with_group_id(group("g"))
+            .with_generation_id(self.generation)
+            .with_member_id(text(&self.id))
+            .with_group_instance_id(self.instance.as_deref().map(text));
+        self.client.request(4, &request).await.error_code
+    }
+
+    pub(crate) fn commits(&self, topic: &str, offsets: &[(i32, i64)]) -> OffsetCommitRequest {
+        commits(topic, offsets)
+            .with_generation_id_or_member_epoch(self.generation)
+            .with_member_id(text(&self.id))
+            .with_group_instance_id(self.instance.as_deref().map(text))
+    }
+
+    pub(crate) async fn commit(&mut self, topic: &str, offsets: &[(i32, i64)]) -> Vec<i16> {
+        let request = self.commits(topic, offsets);
+        codes(&self.client.request(9, &request).await)
+    }
+}
+
+/// A commit of somebody who is in no group.
+pub(crate) fn commits(name: &str, offsets: &[(i32, i64)]) -> OffsetCommitRequest {
+    let partitions = offsets.iter().map(|(partition, offset)| {
+        OffsetCommitRequestPartition::default()
+            .with_partition_index(*partition)
+            .with_committed_offset(*offset)
+            .with_committed_leader_epoch(-1)
+            .with_committed_metadata(None)
+    });
+    let topic = OffsetCommitRequestTopic::default().with_name(topic(name)).with_partitions(partitions.collect());
+    OffsetCommitRequest::default()
+        .with_group_id(group("g"))
+        .with_generation_id_or_member_epoch(-1)
+        .with_topics(vec![topic])
+}
+
+pub(crate) fn codes(answer: &OffsetCommitResponse) -> Vec<i16> {
+    answer.topics.iter().flat_map(|topic| &topic.partitions).map(|partition| partition.error_code).collect()
+}
+
+/// What the group has of some partitions: offset, epoch, metadata.
+pub(crate) async fn fetched(client: &mut RawClient, name: &str, partitions: &[i32]) -> Vec<(i64, i32, String)> {
+    let wanted = OffsetFetchRequestTopics::default().with_name(topic(name)).with_partition_indexes(partitions.to_vec());
+    let asked = OffsetFetchRequestGroup::default()
+        .with_group_id(group("g"))
+        .with_topics(Some(vec![wanted]))
+        .with_member_epoch(-1);
+    let answer = client.request(9, &OffsetFetchRequest::default().with_groups(vec![asked])).await;
+    assert_eq!(answer.groups[0].error_code, 0);
+    let rows = answer.groups[0].topics.iter().flat_map(|topic| &topic.partitions);
+    rows.map(|row| {
+        assert_eq!(row.error_code, 0);
+        (row.committed_offset, row.committed_leader_epoch, row.metadata.as_ref().unwrap().to_string())
+    })
+    .collect()
+}
+
+/// As [`fetched`], the offsets alone.
+pub(crate) async fn offsets(client: &mut RawClient, name: &str, partitions: &[i32]) -> Vec<i64> {
+    fetched(client, name, partitions).await.into_iter().map(|(offset, ..)| offset).collect()
+}
