@@ -6,6 +6,7 @@ use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
 use crate::commands::consume::ConsumeArgs;
+use crate::commands::groups::GroupsArgs;
 use crate::commands::produce::ProduceArgs;
 use crate::commands::topics::TopicsArgs;
 use crate::config::{Assignment, Sources};
@@ -35,6 +36,8 @@ pub(crate) enum Command {
     Produce(ProduceArgs),
     /// Print records as lines
     Consume(ConsumeArgs),
+    /// List, describe and delete consumer groups, and set where they go on
+    Groups(GroupsArgs),
     /// Print completions for a shell
     Completions {
         /// The shell

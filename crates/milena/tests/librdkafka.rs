@@ -18,6 +18,7 @@ use rdkafka::config::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{Header, Headers, Message, OwnedHeaders, OwnedMessage};
+use rdkafka::metadata::MetadataTopic;
 use rdkafka::producer::{FutureProducer, FutureRecord};
 use rdkafka::types::RDKafkaErrorCode as Code;
 use rdkafka::{Offset, TopicPartitionList};
@@ -314,7 +315,7 @@ async fn admin_calls_create_describe_grow_and_delete() {
     assert_eq!(metadata.topics()[0].partitions().len(), 5);
     assert!(metadata.topics()[0].partitions().iter().all(|partition| partition.leader() == 0));
     let all = consumer.fetch_metadata(None, PATIENCE).unwrap();
-    assert_eq!(all.topics().iter().map(|topic| topic.name()).collect::<Vec<_>>(), ["admin"]);
+    assert_eq!(all.topics().iter().map(MetadataTopic::name).collect::<Vec<_>>(), ["admin"]);
 
     assert!(admin.delete_topics(&["admin"], &options).await.unwrap()[0].is_ok());
     let gone = admin.delete_topics(&["admin"], &options).await.unwrap();

@@ -126,6 +126,15 @@ impl Client {
     /// # Errors
     /// When it cannot be found, connected to, or does not answer.
     pub async fn coordinator<Q: Request>(&mut self, group: &str, request: &Q) -> Result<Q::Response> {
+        let node = self.coordinator_node(group).await?;
+        self.at(node, request).await
+    }
+
+    /// Node id of the coordinator of a consumer group.
+    ///
+    /// # Errors
+    /// When nobody can be asked, or the cluster does not say.
+    pub async fn coordinator_node(&mut self, group: &str) -> Result<i32> {
         let key = StrBytes::from_string(group.to_owned());
         let node = self.any_node().await?;
         let batched = self.connection(node).await?.version_of::<FindCoordinatorRequest>()? >= 4;
@@ -142,7 +151,7 @@ impl Client {
         }
         let broker = broker(node.0, host, port, None);
         self.brokers.entry(broker.id).or_insert(broker);
-        self.at(node.0, request).await
+        Ok(node.0)
     }
 
     /// Asks one broker, by node id.

@@ -89,6 +89,12 @@ pub enum ClientError {
         /// Its name.
         topic: String,
     },
+    /// There is no such consumer group.
+    #[error("there is no group `{group}`; `milena groups list` shows what there is")]
+    NoGroup {
+        /// Its id.
+        group: String,
+    },
     /// There is no such partition.
     #[error("topic `{topic}` has the partitions 0 to {}, and no partition {partition}", .count - 1)]
     NoPartition {
@@ -185,6 +191,7 @@ impl ClientError {
         match self {
             Self::Refused { code, .. } => Some(*code),
             Self::NoTopic { .. } => Some(ResponseError::UnknownTopicOrPartition),
+            Self::NoGroup { .. } => Some(ResponseError::GroupIdNotFound),
             Self::OutOfRange { .. } => Some(ResponseError::OffsetOutOfRange),
             _ => None,
         }
@@ -228,6 +235,13 @@ fn meaning(code: ResponseError) -> String {
             "the server could not do it in time, and may still do it; look before you try again"
         }
         ResponseError::KafkaStorageError => "the server cannot write to its disk; its log says why",
+        ResponseError::UnknownMemberId | ResponseError::NonEmptyGroup => {
+            "the group has members; stop its consumers first"
+        }
+        ResponseError::InvalidGroupId => "the group id is empty or too long",
+        ResponseError::CoordinatorLoadInProgress
+        | ResponseError::CoordinatorNotAvailable
+        | ResponseError::NotCoordinator => "the coordinator of the group is starting or moving; try again",
         ResponseError::NotEnoughReplicas | ResponseError::NotEnoughReplicasAfterAppend => {
             "too few replicas are in sync; try again when the brokers are back"
         }

@@ -166,7 +166,7 @@ fn time_text(ms: i64) -> String {
 }
 
 /// Reads a time as RFC 3339, or as a time ago.
-fn time_ms(text: &str) -> Result<i64, String> {
+pub(super) fn time_ms(text: &str) -> Result<i64, String> {
     let ago = || SystemTime::now().checked_sub(humantime::parse_duration(text).ok()?);
     let time = humantime::parse_rfc3339_weak(text).ok().or_else(ago);
     let ms = time.and_then(|time| i64::try_from(time.duration_since(UNIX_EPOCH).ok()?.as_millis()).ok());

@@ -3,11 +3,14 @@
 //! - [`topics`]: list, create, describe, delete, grow
 //! - [`produce`]: lines of standard input become records
 //! - [`consume`]: records become lines of standard output
+//! - [`groups`], [`reset`]: list, describe, delete consumer groups; set where they go on
 //! - [`record_line`]: the JSON form that both speak, exact for any record
 
 pub(crate) mod consume;
+pub(crate) mod groups;
 pub(crate) mod produce;
 pub(crate) mod record_line;
+pub(crate) mod reset;
 pub(crate) mod topics;
 
 use std::future::Future;

@@ -2,6 +2,7 @@
 
 use milena_server::config::Idempotence;
 
+use super::groups::GROUPS;
 use super::kinds::{Kind, Setting};
 use super::limits::LIMITS;
 use super::settings::{Format, Level, MEMORY, Settings};
@@ -52,7 +53,7 @@ pub(super) const WIRE_MAX: u64 = i32::MAX as u64;
 
 /// Every key, sections together, in the order in which they are shown.
 pub(super) fn all() -> impl Iterator<Item = &'static Key> {
-    KEYS.iter().chain(LIMITS)
+    KEYS.iter().chain(GROUPS).chain(LIMITS)
 }
 
 const KEYS: &[Key] = &[
@@ -217,7 +218,7 @@ fn text(value: Setting, place: &mut String) -> Option<()> {
     Some(())
 }
 
-fn chosen<T>(value: Setting, of: fn(&str) -> Option<T>, place: &mut T) -> Option<()> {
+pub(super) fn chosen<T>(value: Setting, of: fn(&str) -> Option<T>, place: &mut T) -> Option<()> {
     let Setting::Text(name) = value else { return None };
     *place = of(&name)?;
     Some(())

@@ -1,12 +1,13 @@
 //! Configuration: a TOML file, below environment variables, below flags.
 //!
-//! - [`keys`], [`limits`]: the table of every key: what it may be, what it does, where it goes
+//! - [`keys`], [`groups`], [`limits`]: the table of every key: what it may be, what it does, where it goes
 //! - [`kinds`]: how values are read and shown
 //! - [`layers`]: the file, the environment, the flags
 //! - [`load`]: from layers to [`Settings`], with every mistake in one list
 //! - [`listeners`]: the one part that is a list
 //! - [`show`]: the effective configuration as TOML, each value with its source
 
+mod groups;
 mod keys;
 mod kinds;
 mod layers;

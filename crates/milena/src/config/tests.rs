@@ -311,6 +311,15 @@ fn every_bound_of_the_server_has_a_key() {
 }
 
 #[test]
+fn every_setting_of_groups_has_a_key() {
+    let groups = format!("{:?}", Settings::default().server.groups);
+    let fields = groups.trim_start_matches("GroupSettings {").trim_end_matches('}').split(", ");
+    let names = fields.filter_map(|field| field.split_once(':')).map(|(name, _)| name.trim());
+    let missing: Vec<&str> = names.filter(|name| find(&format!("groups.{name}")).is_none()).collect();
+    assert!(missing.is_empty(), "no key in config/groups.rs for {missing:?}");
+}
+
+#[test]
 fn every_variable_is_of_one_key() {
     let mut variables: Vec<String> = keys::all().map(super::keys::Key::variable).collect();
     variables.extend([CONFIG_VARIABLE, BOOTSTRAP_VARIABLE].map(str::to_owned));
