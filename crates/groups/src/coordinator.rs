@@ -141,6 +141,21 @@ impl Coordinator {
         self.on_group(group, now, out, |group, ctx| group.forget(ctx, token));
     }
 
+    /// Forgets everything. Whoever waits for a join or a sync is sent to look for the coordinator.
+    pub(crate) fn resign(&mut self, out: &mut Outputs) {
+        for member in self.groups.values().flat_map(|group| group.members.iter()) {
+            if let Some(parked) = member.join {
+                out.refuse_join(parked.token, GroupError::NotCoordinator, member.id.clone());
+            }
+            if let Some(token) = member.sync {
+                out.sync(token, Err(GroupError::NotCoordinator));
+            }
+        }
+        self.groups.clear();
+        self.timers.clear();
+        self.heads = 0;
+    }
+
     /// Carries out what is due: ends sessions, opens barriers. Each group is looked at once.
     pub fn tick(&mut self, now: Moment, out: &mut Outputs) {
         let due: Vec<Arc<str>> =

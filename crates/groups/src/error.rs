@@ -9,6 +9,9 @@ use std::fmt;
 pub enum GroupError {
     /// The group id is empty where it may not be, or too long for the store. Kafka: 24.
     InvalidGroupId,
+    /// Another node coordinates the group, or nobody is known to. Kafka: 16, upon which every client looks the coordinator
+    /// up and tries again there.
+    NotCoordinator,
     /// The table of offsets is still being loaded. Kafka: 14, upon which every client tries again at the same place.
     Loading,
     /// Nobody of that name is in the group. Kafka: 25, upon which clients join with an empty member id.
@@ -111,6 +114,7 @@ impl fmt::Display for GroupError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::InvalidGroupId => f.write_str("the group id is empty or too long"),
+            Self::NotCoordinator => f.write_str("the group is not coordinated here"),
             Self::Loading => f.write_str("committed offsets are still being loaded"),
             Self::UnknownMember => f.write_str("no such member in the group"),
             Self::IllegalGeneration => f.write_str("not the current generation of the group"),

@@ -23,20 +23,49 @@ use crate::types::{GroupState, MemberId, Moment, Now, Timestamp, Token};
 /// - Call [`Groups::tick`] when [`Groups::deadline`] has come, and [`Groups::expire`] every few minutes.
 /// - Call [`Groups::forget`] when a connection with a waiting join or sync is gone. A commit whose caller gave up is
 ///   still settled, its answer is thrown away.
-/// - Before the first request: [`Groups::replay`] for every record of the log, then [`Groups::loaded`].
+/// - Before the first request: [`Groups::replay`] for every record of the log, then [`Groups::loaded`]. Until then,
+///   whatever needs the offsets is answered with [`GroupError::Loading`].
+/// - When another node coordinates: [`Groups::resign`], or [`Groups::elsewhere`] from the start. All is answered with
+///   [`GroupError::NotCoordinator`] from then on. To coordinate again takes a new one, and loading.
 ///
 /// A store that keeps offsets by itself uses [`Coordinator`] alone, and asks its `check_commit` before it writes.
 #[derive(Debug)]
 pub struct Groups {
     coordinator: Coordinator,
     offsets: Offsets,
+    resigned: bool,
 }
 
 impl Groups {
     /// Without groups; offsets still have to be loaded.
     #[must_use]
     pub fn new(groups: GroupConfig, offsets: OffsetConfig) -> Self {
-        Self { coordinator: Coordinator::new(groups), offsets: Offsets::new(offsets) }
+        Self { coordinator: Coordinator::new(groups), offsets: Offsets::new(offsets), resigned: false }
+    }
+
+    /// Of a node that does not coordinate.
+    #[must_use]
+    pub fn elsewhere(groups: GroupConfig, offsets: OffsetConfig) -> Self {
+        Self { resigned: true, ..Self::new(groups, offsets) }
+    }
+
+    /// Gives everything up: members are forgotten, whoever waits is answered with [`GroupError::NotCoordinator`], a
+    /// commit that is under way too. No success comes out, whatever becomes of the records.
+    pub fn resign(&mut self, out: &mut Outputs) {
+        self.resigned = true;
+        self.coordinator.resign(out);
+        self.offsets.resign(out);
+    }
+
+    /// Whether groups are served.
+    ///
+    /// # Errors
+    /// [`GroupError::NotCoordinator`], [`GroupError::Loading`].
+    pub fn check_serving(&self) -> Result<(), GroupError> {
+        if self.resigned {
+            return Err(GroupError::NotCoordinator);
+        }
+        if self.offsets.is_loaded() { Ok(()) } else { Err(GroupError::Loading) }
     }
 
     /// As [`Offsets::reset`].
@@ -60,26 +89,37 @@ impl Groups {
     /// JoinGroup, answered with [`Answer::Join`]. A member that joins fetches its offsets next, so it has to wait
     /// until they are loaded.
     pub fn join(&mut self, token: Token, request: &JoinRequest<'_>, now: Now, out: &mut Outputs) {
-        if !self.offsets.is_loaded() {
-            out.refuse_join(token, GroupError::Loading, MemberId::from(request.member_id));
+        if let Err(error) = self.check_serving() {
+            out.refuse_join(token, error, MemberId::from(request.member_id));
             return;
         }
         self.coordinator.join(token, request, now.moment, out);
         self.note_occupancy(now, out);
     }
 
-    /// SyncGroup, answered with [`Answer::Sync`].
+    /// SyncGroup, answered with [`Answer::Sync`]. While offsets are loaded it is answered as during a rebalance, upon
+    /// which clients join again: none of them expects to hear of loading here.
     pub fn sync(&mut self, token: Token, request: &SyncRequest<'_>, now: Now, out: &mut Outputs) {
+        if let Err(error) = self.check_serving() {
+            let error = if error == GroupError::Loading { GroupError::RebalanceInProgress } else { error };
+            out.sync(token, Err(error));
+            return;
+        }
         self.coordinator.sync(token, request, now.moment, out);
         self.note_occupancy(now, out);
     }
 
-    /// Heartbeat.
+    /// Heartbeat. While offsets are loaded it is always good: no member is known yet, and whoever was told so would
+    /// only join in vain until loading ends.
     ///
     /// # Errors
-    /// As [`Coordinator::heartbeat`].
+    /// [`GroupError::NotCoordinator`], and as [`Coordinator::heartbeat`].
     pub fn heartbeat(&mut self, sender: &Sender<'_>, now: Now) -> Result<(), GroupError> {
-        self.coordinator.heartbeat(sender, now.moment)
+        match self.check_serving() {
+            Ok(()) => self.coordinator.heartbeat(sender, now.moment),
+            Err(GroupError::Loading) => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 
     /// LeaveGroup: one result per identity, in order.
@@ -93,6 +133,7 @@ impl Groups {
         now: Now,
         out: &mut Outputs,
     ) -> Result<Vec<Result<(), GroupError>>, GroupError> {
+        self.check_serving()?;
         let result = self.coordinator.leave(group, leaving, now.moment, out);
         self.note_occupancy(now, out);
         result
@@ -118,12 +159,7 @@ impl Groups {
 
     /// OffsetCommit, answered with [`Answer::Commit`]. The group of the sender and that of the request are the same.
     pub fn commit(&mut self, token: Token, sender: &Sender<'_>, request: CommitRequest, now: Now, out: &mut Outputs) {
-        let checked = if self.offsets.is_loaded() {
-            self.coordinator.check_commit(sender, now.moment)
-        } else {
-            Err(GroupError::Loading)
-        };
-        match checked {
+        match self.check_serving().and_then(|()| self.coordinator.check_commit(sender, now.moment)) {
             Ok(by_member) => self.offsets.commit(token, request, by_member, now.wall, out),
             Err(error) => out.answers.push((token, Answer::Commit(request.refused(error)))),
         }
@@ -132,8 +168,9 @@ impl Groups {
     /// What a group committed, for OffsetFetch.
     ///
     /// # Errors
-    /// [`GroupError::Loading`]. Never answer "no offset" instead.
+    /// [`GroupError::NotCoordinator`], [`GroupError::Loading`]. Never answer "no offset" instead.
     pub fn view(&self, group: &str) -> Result<GroupView<'_>, GroupError> {
+        self.check_serving()?;
         self.offsets.view(group)
     }
 
@@ -148,7 +185,7 @@ impl Groups {
 
     /// OffsetDelete, answered with [`Answer::DeleteOffsets`].
     pub fn delete_offsets(&mut self, token: Token, request: &DeleteRequest, out: &mut Outputs) {
-        let result = self.coordinator.check_group_id(&request.group).and_then(|()| self.check_exists(&request.group));
+        let result = self.check_known(&request.group);
         match result {
             Ok(()) => {
                 let readers = self.coordinator.readers(&request.group);
@@ -168,18 +205,16 @@ impl Groups {
     }
 
     fn check_deletable(&self, group: &str) -> Result<(), GroupError> {
-        self.coordinator.check_group_id(group)?;
-        self.check_exists(group)?;
+        self.check_known(group)?;
         match self.coordinator.state(group) {
             GroupState::Empty | GroupState::Dead => Ok(()),
             _ => Err(GroupError::NonEmptyGroup),
         }
     }
 
-    fn check_exists(&self, group: &str) -> Result<(), GroupError> {
-        if !self.offsets.is_loaded() {
-            return Err(GroupError::Loading);
-        }
+    fn check_known(&self, group: &str) -> Result<(), GroupError> {
+        self.check_serving()?;
+        self.coordinator.check_group_id(group)?;
         if self.coordinator.state(group) == GroupState::Dead && !self.offsets.knows(group) {
             return Err(GroupError::GroupIdNotFound);
         }
@@ -200,16 +235,27 @@ impl Groups {
     }
 
     /// A group as DescribeGroups shows it. A group that has only offsets is empty; one that has nothing is dead.
-    #[must_use]
-    pub fn describe(&self, group: &str) -> Description {
-        self.coordinator.describe(group).unwrap_or_else(|| {
+    ///
+    /// # Errors
+    /// [`GroupError::NotCoordinator`], [`GroupError::Loading`], [`GroupError::InvalidGroupId`].
+    pub fn describe(&self, group: &str) -> Result<Description, GroupError> {
+        self.check_serving()?;
+        self.coordinator.check_group_id(group)?;
+        Ok(self.coordinator.describe(group).unwrap_or_else(|| {
             if self.offsets.has_rows(group) { Description::only_offsets() } else { Description::dead() }
-        })
+        }))
     }
 
-    /// The groups that ListGroups shows, sorted by id.
-    #[must_use]
-    pub fn list(&self, filter: &ListFilter<'_>) -> Vec<Listed> {
+    /// The groups that ListGroups shows, sorted by id. A node that does not coordinate has none.
+    ///
+    /// # Errors
+    /// [`GroupError::Loading`]: a list without the groups that are not loaded yet would be taken for the whole.
+    pub fn list(&self, filter: &ListFilter<'_>) -> Result<Vec<Listed>, GroupError> {
+        match self.check_serving() {
+            Ok(()) => {}
+            Err(GroupError::NotCoordinator) => return Ok(Vec::new()),
+            Err(error) => return Err(error),
+        }
         let mut listed: Vec<Listed> = self.coordinator.list(filter).collect();
         if filter.wants(GroupState::Empty) {
             let alone = self.offsets.groups().filter(|group| self.coordinator.state(group) == GroupState::Dead);
@@ -220,7 +266,7 @@ impl Groups {
             }));
         }
         listed.sort_by(|a, b| a.group.cmp(&b.group));
-        listed
+        Ok(listed)
     }
 
     /// As [`Offsets::freeze`].

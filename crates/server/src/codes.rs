@@ -107,6 +107,7 @@ pub fn of_producer_id(error: &IdError) -> ResponseError {
 pub fn of_group(error: &GroupError) -> ResponseError {
     match error {
         GroupError::InvalidGroupId => ResponseError::InvalidGroupId,
+        GroupError::NotCoordinator => ResponseError::NotCoordinator,
         GroupError::UnknownMember => ResponseError::UnknownMemberId,
         GroupError::IllegalGeneration => ResponseError::IllegalGeneration,
         GroupError::RebalanceInProgress => ResponseError::RebalanceInProgress,

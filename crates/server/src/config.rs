@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
-use crate::groups::GroupSettings;
+use crate::groups::{Alone, Coordinators, GroupSettings};
 use crate::limits::Limits;
 
 /// Configuration of a server.
@@ -34,6 +35,8 @@ pub struct ServerConfig {
     pub show_internal_topics: bool,
     /// Consumer groups and committed offsets.
     pub groups: GroupSettings,
+    /// Who coordinates groups. The program sets it, not an operator; the default is this gateway alone.
+    pub coordinators: Arc<dyn Coordinators>,
     /// Bounds.
     pub limits: Limits,
 }
@@ -105,6 +108,7 @@ impl Default for ServerConfig {
             producer_id_expiration: Duration::from_secs(86_400),
             show_internal_topics: false,
             groups: GroupSettings::default(),
+            coordinators: Arc::new(Alone),
             limits: Limits::default(),
         }
     }

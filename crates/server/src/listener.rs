@@ -46,6 +46,15 @@ pub struct Bound {
     pub advertised_port: u16,
 }
 
+#[cfg(test)]
+impl Bound {
+    /// A listener that tells its clients so.
+    pub(crate) fn advertising(host: &str, port: u16) -> Self {
+        let address = SocketAddr::from(([127, 0, 0, 1], port));
+        Self { name: "test".to_owned(), address, advertised_host: host.to_owned(), advertised_port: port }
+    }
+}
+
 /// Binds all listeners or none.
 pub(crate) fn bind_all(configs: &[ListenerConfig]) -> Result<Vec<(Bound, TcpListener)>, StartError> {
     configs.iter().map(|config| bind(config, configs)).collect()
@@ -81,6 +90,7 @@ fn listen(address: SocketAddr, only_v6: bool) -> io::Result<TcpListener> {
 
 /// Accepts until the server drains.
 pub(crate) async fn accept_all(broker: Arc<Broker>, bound: Bound, socket: TcpListener) {
+    let bound = Arc::new(bound);
     let per_address = Arc::new(PerAddress::default());
     let errors = QuietLog::default();
     let draining = broker.lifecycle.reached(Phase::Draining);
@@ -112,7 +122,7 @@ fn is_of_the_client(error: &io::Error) -> bool {
 }
 
 /// Serves a connection if the bounds allow it; otherwise it is closed, and the client tries again later.
-fn admit(broker: &Arc<Broker>, bound: &Bound, per_address: &Arc<PerAddress>, stream: TcpStream, peer: SocketAddr) {
+fn admit(broker: &Arc<Broker>, bound: &Arc<Bound>, per_address: &Arc<PerAddress>, stream: TcpStream, peer: SocketAddr) {
     let limits = &broker.config.limits;
     let metrics = &broker.metrics.connections;
     // An IPv4 client of an IPv6 socket is the same client as over IPv4.
@@ -131,8 +141,7 @@ fn admit(broker: &Arc<Broker>, bound: &Bound, per_address: &Arc<PerAddress>, str
     let connection = Arc::new(Connection::new(
         CONNECTION_IDS.fetch_add(1, Ordering::Relaxed),
         peer,
-        bound.advertised_host.clone(),
-        bound.advertised_port,
+        Arc::clone(bound),
         Arc::clone(&broker.lifecycle),
     ));
     tracing::debug!(connection = connection.id, %peer, listener = bound.name, "connection accepted");

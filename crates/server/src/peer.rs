@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::lifecycle::{Lifecycle, Phase};
+use crate::listener::Bound;
 use crate::memory::Charge;
 
 /// Longest piece of a client's own words that is kept for logs, in characters.
@@ -21,10 +22,8 @@ pub struct Connection {
     pub id: u64,
     /// Address of the client.
     pub peer: SocketAddr,
-    /// Host that clients of this listener are told.
-    pub advertised_host: String,
-    /// Port that clients of this listener are told.
-    pub advertised_port: u16,
+    /// The listener that it came in on, with what its clients are told.
+    pub listener: Arc<Bound>,
     lifecycle: Arc<Lifecycle>,
     client_id: OnceLock<Box<str>>,
     software: OnceLock<Box<str>>,
@@ -37,12 +36,11 @@ pub struct Connection {
 impl Connection {
     /// A connection that lives as long as `lifecycle` lets it.
     #[must_use]
-    pub fn new(id: u64, peer: SocketAddr, host: String, port: u16, lifecycle: Arc<Lifecycle>) -> Self {
+    pub fn new(id: u64, peer: SocketAddr, listener: Arc<Bound>, lifecycle: Arc<Lifecycle>) -> Self {
         Self {
             id,
             peer,
-            advertised_host: host,
-            advertised_port: port,
+            listener,
             lifecycle,
             client_id: OnceLock::new(),
             software: OnceLock::new(),
@@ -128,7 +126,8 @@ mod tests {
     use super::*;
 
     fn connection(lifecycle: &Arc<Lifecycle>) -> Connection {
-        Connection::new(1, SocketAddr::from(([127, 0, 0, 1], 4)), "localhost".to_owned(), 9092, Arc::clone(lifecycle))
+        let peer = SocketAddr::from(([127, 0, 0, 1], 4));
+        Connection::new(1, peer, Arc::new(Bound::advertising("localhost", 9092)), Arc::clone(lifecycle))
     }
 
     #[tokio::test]

@@ -64,7 +64,9 @@ impl CommitRequest {
         self.topics.iter().flat_map(|topic| &topic.partitions).any(|partition| partition.expected.is_some())
     }
 
-    pub(crate) fn refused(&self, error: GroupError) -> Vec<Result<(), GroupError>> {
+    /// The results when all of it is refused.
+    #[must_use]
+    pub fn refused(&self, error: GroupError) -> Vec<Result<(), GroupError>> {
         vec![Err(error); self.topics.iter().map(|topic| topic.partitions.len()).sum()]
     }
 }
@@ -76,6 +78,12 @@ pub(crate) struct Waiting {
     pub(crate) request: CommitRequest,
     by_member: bool,
     at: Timestamp,
+}
+
+impl Waiting {
+    pub(crate) fn refuse(self, error: GroupError, out: &mut Outputs) {
+        out.answers.push((self.token, Answer::Commit(self.request.refused(error))));
+    }
 }
 
 impl Offsets {

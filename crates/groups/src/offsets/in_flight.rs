@@ -106,6 +106,15 @@ impl InFlight {
         Some((entry.change, entry.reply, durable))
     }
 
+    /// Everything that is under way, in order: replies to records, and requests that wait. Nothing is, afterwards.
+    pub(crate) fn give_up(&mut self) -> (Vec<Reply>, Vec<Waiting>) {
+        self.first += self.entries.len() as u64;
+        let replies = self.entries.drain(..).map(|entry| entry.reply).collect();
+        let waiting = self.groups.drain().flat_map(|(_, load)| load.waiting).collect();
+        (self.waiting, self.adds) = (0, 0);
+        (replies, waiting)
+    }
+
     /// The topics of that name in commits of the group that are under way.
     pub(crate) fn topics_of(&self, group: &str, name: &str) -> Vec<TopicKey> {
         let stores = self.entries.iter().filter_map(|entry| match &entry.change {

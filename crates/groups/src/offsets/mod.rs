@@ -36,7 +36,7 @@ use std::sync::Arc;
 
 use crate::error::GroupError;
 use crate::limits::OffsetConfig;
-use crate::output::{Outputs, Ticket};
+use crate::output::{Answer, Outputs, Ticket};
 use crate::types::Timestamp;
 use in_flight::{InFlight, Reply};
 use record::{Change, Mark};
@@ -146,33 +146,43 @@ impl Offsets {
             if durable {
                 self.table.apply(change);
             }
-            self.answer(reply, durable, out);
+            self.answer(reply, if durable { Ok(()) } else { Err(GroupError::StoreFailed) }, out);
             if let Some(group) = group {
                 self.release(&group, out);
             }
         }
     }
 
-    fn answer(&mut self, reply: Reply, durable: bool, out: &mut Outputs) {
-        use crate::output::Answer;
-        let verdict = |result| if durable { result } else { Err(GroupError::StoreFailed) };
+    fn answer(&mut self, reply: Reply, verdict: Result<(), GroupError>, out: &mut Outputs) {
+        let each =
+            |results: Vec<Result<(), GroupError>>| results.into_iter().map(|result| result.and(verdict)).collect();
         match reply {
             Reply::None => {}
-            Reply::Commit(token, results) => {
-                let results = results.into_iter().map(|result| result.and_then(|()| verdict(Ok(())))).collect();
-                out.answers.push((token, Answer::Commit(results)));
-            }
+            Reply::Commit(token, results) => out.answers.push((token, Answer::Commit(each(results)))),
             Reply::DeleteOffsets(token, results) => {
-                let results = results.into_iter().map(|result| result.and_then(|()| verdict(Ok(())))).collect();
-                out.answers.push((token, Answer::DeleteOffsets(Ok(results))));
+                out.answers.push((token, Answer::DeleteOffsets(Ok(each(results)))));
             }
             Reply::DeleteGroup(token, group) => {
-                if durable {
+                if verdict.is_ok() {
                     self.deleted.push(group);
                 }
-                out.answers.push((token, Answer::DeleteGroup(verdict(Ok(())))));
+                out.answers.push((token, Answer::DeleteGroup(verdict)));
             }
         }
+    }
+
+    /// Gives everything up, because another node coordinates from here on. What is under way is answered with
+    /// [`GroupError::NotCoordinator`], whether it reaches the log or not: nobody here will know. A ticket from before
+    /// settles nothing afterwards.
+    pub(crate) fn resign(&mut self, out: &mut Outputs) {
+        let (replies, waiting) = self.in_flight.give_up();
+        for reply in replies {
+            self.answer(reply, Err(GroupError::NotCoordinator), out);
+        }
+        for request in waiting {
+            request.refuse(GroupError::NotCoordinator, out);
+        }
+        self.reset();
     }
 
     /// Groups whose deletion became durable since the last call.

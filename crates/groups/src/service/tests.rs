@@ -4,6 +4,8 @@ use crate::offsets::{Committed, DeletePartitions};
 use crate::testing::subscription;
 use crate::{Generation, JoinRefused, Joined};
 
+mod mandate;
+
 /// The whole service with a store that takes everything, unless it is told to wait.
 struct Desk {
     groups: Groups,
@@ -163,18 +165,18 @@ impl Desk {
 fn an_outsiders_commit_makes_an_empty_group_without_a_type() {
     let mut desk = Desk::new();
     assert_eq!(desk.commit("g"), [Ok(())]);
-    let listed = desk.groups.list(&ListFilter::default());
+    let listed = desk.groups.list(&ListFilter::default()).unwrap();
     assert_eq!(listed, [Listed { group: "g".into(), state: GroupState::Empty, protocol_type: "".into() }]);
-    assert_eq!(desk.groups.describe("g"), Description::only_offsets());
-    assert_eq!(desk.groups.describe("h"), Description::dead());
-    assert!(desk.groups.list(&ListFilter { states: &["Stable"], types: &[] }).is_empty());
+    assert_eq!(desk.groups.describe("g").unwrap(), Description::only_offsets());
+    assert_eq!(desk.groups.describe("h").unwrap(), Description::dead());
+    assert!(desk.groups.list(&ListFilter { states: &["Stable"], types: &[] }).unwrap().is_empty());
 }
 
 #[test]
 fn a_generation_in_a_group_of_offsets_alone_is_refused_and_stores_nothing() {
     let mut desk = Desk::new();
     assert_eq!(desk.commit_as("g", "m", Generation(0)), [Err(GroupError::UnknownMember)]);
-    assert!(desk.groups.list(&ListFilter::default()).is_empty());
+    assert!(desk.groups.list(&ListFilter::default()).unwrap().is_empty());
     desk.commit("g");
     assert_eq!(desk.commit_as("g", "m", Generation(3)), [Err(GroupError::UnknownMember)]);
     assert_eq!(desk.get("g"), Some(5));
@@ -214,7 +216,7 @@ fn a_group_with_members_is_not_deleted_and_an_unknown_one_is_not_found() {
     desk.leave("g", &joined);
     assert_eq!(desk.delete("g"), Ok(()));
     assert_eq!(desk.get("g"), None);
-    assert_eq!(desk.groups.describe("g"), Description::dead());
+    assert_eq!(desk.groups.describe("g").unwrap(), Description::dead());
     assert_eq!(desk.delete("g"), Err(GroupError::GroupIdNotFound));
 }
 
@@ -224,7 +226,7 @@ fn a_group_without_offsets_is_deleted_too() {
     let joined = desk.member("g", &["t"]);
     desk.leave("g", &joined);
     assert_eq!(desk.delete("g"), Ok(()));
-    assert_eq!(desk.groups.describe("g"), Description::dead());
+    assert_eq!(desk.groups.describe("g").unwrap(), Description::dead());
 }
 
 #[test]
@@ -250,7 +252,7 @@ fn who_joins_while_the_deletion_is_under_way_stays_a_member() {
     desk.groups.join(joining, &join, desk.now, &mut desk.out);
     assert_eq!(desk.take(token), Answer::DeleteGroup(Ok(())));
     assert!(matches!(desk.take(joining), Answer::Join(Ok(_))));
-    assert_eq!(desk.groups.describe("g").members.len(), 1);
+    assert_eq!(desk.groups.describe("g").unwrap().members.len(), 1);
 }
 
 #[test]
@@ -298,7 +300,7 @@ fn offsets_of_a_live_group_never_expire_and_those_of_an_evicted_one_do() {
     assert_eq!(desk.get("g"), Some(5), "it is empty for less than seven days");
     desk.days(1);
     assert_eq!(desk.get("g"), None);
-    assert_eq!(desk.groups.describe("g"), Description::dead(), "the group goes with its last offset");
+    assert_eq!(desk.groups.describe("g").unwrap(), Description::dead(), "the group goes with its last offset");
 }
 
 #[test]
@@ -320,9 +322,9 @@ fn an_empty_group_that_never_committed_goes_with_the_next_round() {
     let mut desk = Desk::new();
     let joined = desk.member("g", &["t"]);
     desk.leave("g", &joined);
-    assert_eq!(desk.groups.describe("g").state, GroupState::Empty);
+    assert_eq!(desk.groups.describe("g").unwrap().state, GroupState::Empty);
     desk.groups.expire(desk.now, &mut desk.out);
-    assert_eq!(desk.groups.describe("g").state, GroupState::Dead);
+    assert_eq!(desk.groups.describe("g").unwrap().state, GroupState::Dead);
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! What goes wrong: processes die, stand still and are replaced, the log is cut, the service dies.
 
 use super::process::Stage;
-use super::world::{Event, LogEntry, PROCESSES_MAX, Verdict, World};
-use crate::{Groups, OffsetConfig};
+use super::world::{Event, LogEntry, PROCESSES_MAX, Reply, Verdict, World};
+use crate::{Answer, GroupError, Groups, OffsetConfig};
 
 impl World {
     pub(super) fn chaos(&mut self) -> Verdict {
@@ -63,17 +63,43 @@ impl World {
         self.checks.stats.snapshots += 1;
     }
 
-    /// The service dies. Records that were not settled are in the log or are not; everybody's connection is gone.
+    /// The service gives up in favour of another one: everybody who waits hears of it, and nobody of a success.
+    fn hand_over(&mut self) -> Verdict {
+        self.groups.resign(&mut self.out);
+        for (token, answer) in std::mem::take(&mut self.out.answers) {
+            let open = self.open.remove(&token).ok_or_else(|| format!("{token:?} is answered, but nobody waits"))?;
+            self.checks.answered(token, self.now)?;
+            let sent_away = match &answer {
+                Answer::Join(Err(refused)) => refused.error == GroupError::NotCoordinator,
+                Answer::Sync(result) => *result == Err(GroupError::NotCoordinator),
+                Answer::Commit(results) => results.iter().all(Result::is_err),
+                _ => false,
+            };
+            if !sent_away {
+                return Err(format!("{token:?} hears {answer:?} of a service that gave up"));
+            }
+            self.reply(open.process, token, Reply::Answer(answer));
+        }
+        self.checks.stats.handovers += 1;
+        if self.open.is_empty() { Ok(()) } else { Err("a service gave up, and somebody waits on".to_owned()) }
+    }
+
+    /// The service dies, or hands over. Records that were not settled are in the log or are not; requests on the way
+    /// are lost. Of a service that died, everybody's connection is gone.
     fn restart(&mut self) -> Verdict {
         self.epoch += 1;
+        if self.rng.percent(50) {
+            self.hand_over()?;
+        } else {
+            for at in 0..self.processes.len() {
+                if self.processes[at].waits_for.take().is_some() {
+                    self.after(150, Event::Act { process: at });
+                }
+            }
+        }
         self.checks.restart();
         self.open.clear();
         self.events.retain(|_, event| !matches!(event, Event::Arrive { .. } | Event::Notice { .. }));
-        for at in 0..self.processes.len() {
-            if self.processes[at].waits_for.take().is_some() {
-                self.after(150, Event::Act { process: at });
-            }
-        }
         self.groups = Groups::new(self.config.clone(), OffsetConfig::default());
         let mut kept = Vec::new();
         let mut answered = true;

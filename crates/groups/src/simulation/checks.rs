@@ -33,6 +33,7 @@ pub(crate) struct Stats {
     pub(crate) returned: u64,
     pub(crate) skipped: u64,
     pub(crate) restarts: u64,
+    pub(crate) handovers: u64,
     pub(crate) snapshots: u64,
     pub(crate) forgotten: u64,
 }
@@ -48,6 +49,7 @@ impl Stats {
         self.returned += other.returned;
         self.skipped += other.skipped;
         self.restarts += other.restarts;
+        self.handovers += other.handovers;
         self.snapshots += other.snapshots;
         self.forgotten += other.forgotten;
     }

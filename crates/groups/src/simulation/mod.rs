@@ -1,6 +1,6 @@
 //! Random schedules of a whole world: clients that join, crash, stand still, come back, take over each other's static
 //! names and change subscriptions; requests and answers that are late or lost; a store that fails; a service that
-//! dies.
+//! dies or hands over.
 //!
 //! Checked in every one of them: no two members of a generation hear of different leaders or protocols; every member
 //! gets exactly what its leader filed for it; generations never fall; nobody waits longer than a rebalance may take;
@@ -39,9 +39,9 @@ fn holds(seeds: std::ops::Range<u64>) {
     let count = seeds.end - seeds.start;
     let sum = run_all(seeds);
     // A world in which nothing happens proves nothing.
-    let Stats { generations, assignments, commits, restarts, snapshots, .. } = sum;
+    let Stats { generations, assignments, commits, restarts, handovers, snapshots, .. } = sum;
     assert!([generations, assignments, commits].iter().all(|n| *n > 5 * count), "{sum:?}");
-    assert!(restarts > count && snapshots > count, "{sum:?}");
+    assert!(restarts > count && handovers > count / 2 && snapshots > count, "{sum:?}");
     let Stats { refused_commits, failed_commits, fenced, returned, forgotten, skipped, .. } = sum;
     assert!([refused_commits, failed_commits, fenced, returned, forgotten].iter().all(|n| *n > count / 2), "{sum:?}");
     assert!(skipped > count / 50, "{sum:?}");

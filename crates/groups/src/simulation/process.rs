@@ -176,6 +176,8 @@ impl Process {
                 }
                 self.stage = Stage::Out;
             }
+            // It looks for the coordinator, and finds it at the same place.
+            GroupError::NotCoordinator => {}
             GroupError::StoreFailed | GroupError::OffsetMismatch { .. } | GroupError::GroupFull { .. } => {}
             other => panic!("{other:?} was not expected"),
         }

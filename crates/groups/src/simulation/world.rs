@@ -196,7 +196,7 @@ impl World {
         if live.iter().any(|p| p.generation != live[0].generation) {
             return Err("live processes are in different generations".to_owned());
         }
-        let shown = self.groups.describe(GROUP);
+        let shown = self.groups.describe(GROUP).map_err(|e| e.to_string())?;
         if shown.members.len() != live.len() {
             return Err(format!("{} members, {} live processes", shown.members.len(), live.len()));
         }

@@ -4,19 +4,14 @@
 //! carried: those commits are answered with a code that clients retry, and the table stays as it was. A store that hangs
 //! holds up this task alone; what waits for it is bounded, and gives up by itself.
 
-use std::sync::Arc;
-
 use milena_groups::{Append, Groups, Ticket};
-use milena_store::state_log::{StateEvent, StateLog, StateLogOptions};
+use milena_store::state_log::StateLog;
 use milena_store::{Store, StoreError};
 use tokio::time::{Duration, Instant};
 
-use super::bundle::{HEADER_BYTES, LENGTH_BYTES, broken, bundle, unbundle};
+use super::bundle::{HEADER_BYTES, LENGTH_BYTES, bundle};
+use super::keeper::End;
 use super::shared::Shared;
-use crate::config::ServerConfig;
-
-/// Topic of the internal stream.
-const TOPIC: &str = "offsets";
 
 /// Bytes of records that share an append, unless one alone is larger.
 const BUNDLE_BYTES: usize = 1 << 20;
@@ -32,58 +27,31 @@ pub(super) fn record_bytes_max(store: &dyn Store) -> usize {
     store.capabilities().payload_bytes_max.saturating_sub(OVERHEAD_BYTES).max(1)
 }
 
-/// Opens the log and tells `groups` all that it holds.
-///
-/// A commit is as durable as what a producer stores: the topic takes the store's default.
-pub(super) async fn open(
-    store: Arc<dyn Store>,
-    config: &ServerConfig,
-    groups: &mut Groups,
-) -> Result<StateLog, StoreError> {
-    let options = StateLogOptions {
-        durability: None,
-        writer: u64::from(config.instance_id),
-        snapshot_bytes: config.groups.offsets_snapshot_bytes,
-        ..StateLogOptions::default()
-    };
-    let mut damage = None;
-    let log = StateLog::open(store, TOPIC, options, |event| match event {
-        StateEvent::Reset => groups.reset(),
-        StateEvent::Record(bytes) => {
-            let replayed = unbundle(bytes, |record| {
-                groups.replay(record).map_err(|error| broken(&format!("cannot be read: {error}")))
-            });
-            if let Err(error) = replayed {
-                damage.get_or_insert(error);
-            }
-        }
-    })
-    .await?;
-    damage.map_or(Ok(log), Err)
-}
-
 /// Writes the log.
-pub(super) struct Appender {
-    pub(super) shared: Arc<Shared>,
+pub(super) struct Appender<'a> {
+    pub(super) shared: &'a Shared,
     pub(super) log: StateLog,
     /// True on a runtime where a thread may say that it is busy.
     pub(super) can_block: bool,
 }
 
-impl Appender {
-    /// Appends until the service is closed and the queue is empty.
-    pub(super) async fn run(self) {
+impl Appender<'_> {
+    /// Appends until the service is closed and the queue is empty, or another writer took the log over.
+    pub(super) async fn run(self) -> End {
         let mut failing = false;
         let mut snapshot_at = Instant::now();
         loop {
             let Some(batch) = self.next_batch() else {
-                if self.shared.run_on_state(|state, _| state.closing) {
-                    return;
+                if self.shared.is_closing() {
+                    return End::Closed;
                 }
                 self.shared.queued.notified().await;
                 continue;
             };
             let result = self.append(&batch).await;
+            if result.is_err() && self.log.is_overtaken().await {
+                return End::Overtaken;
+            }
             if failing != result.is_err() {
                 failing = result.is_err();
                 match &result {
@@ -92,6 +60,9 @@ impl Appender {
                 }
             }
             if self.log.snapshot_due() && Instant::now() >= snapshot_at && !self.snapshot().await {
+                if self.log.is_overtaken().await {
+                    return End::Overtaken;
+                }
                 snapshot_at = Instant::now() + SNAPSHOT_RETRY;
             }
         }

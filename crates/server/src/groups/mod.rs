@@ -3,15 +3,19 @@
 //! - [`settings`]: what an operator can set
 //! - `shared`: the coordinator behind one lock, and what follows each call
 //! - [`pending`]: a request whose answer comes later
+//! - [`coordinators`]: who coordinates a group: this gateway, or another one
+//! - `keeper`: loads the committed offsets when it is this one, gives them up when it no longer is
 //! - `appender`, `bundle`: the log of committed offsets, and the form of its records
 //! - `timers`: sessions that end, offsets that expire
 //! - [`topics`]: incarnations of topics, and topics that are deleted
 //!
 //! Membership lives in memory: after a restart every member is answered with 25 and joins again. Committed offsets are
-//! in a topic of the internal stream, which is replayed before the first request is served.
+//! in a topic of the internal stream, and nothing is answered about them before all of it was replayed.
 
 mod appender;
 mod bundle;
+pub mod coordinators;
+mod keeper;
 pub mod pending;
 pub mod settings;
 mod shared;
@@ -21,32 +25,40 @@ pub mod topics;
 use std::sync::Arc;
 
 use milena_groups::{
-    Answer, CommitRequest, DeleteRequest, Description, GroupError, Groups, JoinRequest, Leaving, ListFilter, Listed,
-    Sender, SyncRequest, Timestamp,
+    Answer, CommitRequest, DeleteRequest, Description, GroupError, JoinRefused, JoinRequest, Leaving, ListFilter,
+    Listed, Sender, SyncRequest,
 };
+use milena_store::state_log::StateLogOptions;
 use milena_store::{GrowthWatcher, Store, StoreError};
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 use tokio::time::{Duration, timeout};
 
+pub use coordinators::{Alone, Coordinator, Coordinators, Endpoint, Node};
 pub use pending::Pending;
 pub use settings::{ForeignOffsets, GroupSettings};
 
 use crate::config::ServerConfig;
 use crate::metrics::GroupMetrics;
 use crate::topics::mapping::Mapping;
-use appender::Appender;
+use keeper::Keeper;
 use shared::Shared;
 
 /// Groups and offsets of a server, with the tasks that keep them going. They end when it is dropped.
 pub struct GroupService {
     shared: Arc<Shared>,
+    coordinators: Arc<dyn Coordinators>,
     timers: [JoinHandle<()>; 2],
-    appender: Mutex<Option<JoinHandle<()>>>,
+    keeper: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl GroupService {
-    /// Loads the committed offsets and begins to coordinate. `can_block` says that the runtime has several threads.
+    /// Begins to coordinate, if that is for this gateway to do, and follows from then on who coordinates. `can_block` says
+    /// that the runtime has several threads.
+    ///
+    /// Where groups are coordinated from the start, the committed offsets are loaded when this returns: what cannot be read
+    /// is then an error at start, which an operator sees, and no client is told to wait. Later loads go on beside the other
+    /// requests, and are tried until they succeed.
     ///
     /// # Errors
     /// When the offsets cannot be read. It never opens empty because of a failure: consumers would reset their positions.
@@ -56,17 +68,38 @@ impl GroupService {
         metrics: Arc<GroupMetrics>,
         can_block: bool,
     ) -> Result<Self, StoreError> {
-        let settings = config.groups.clone();
-        let offsets = settings.offsets(appender::record_bytes_max(store.as_ref()));
-        let mut groups = Groups::new(settings.membership(), offsets);
-        let log = appender::open(Arc::clone(&store), config, &mut groups).await?;
-        let shared = Arc::new(Shared::new(groups, settings, metrics));
-        shared.run(|groups, now, _| groups.loaded(Timestamp(now.wall.0)));
-        topics::forget_missing(&shared, store.as_ref()).await;
-        let appender = Appender { shared: Arc::clone(&shared), log, can_block };
+        let coordinators = Arc::clone(&config.coordinators);
+        let record_bytes_max = appender::record_bytes_max(store.as_ref());
+        let shared = Arc::new(Shared::new(config.groups.clone(), record_bytes_max, metrics));
+        let options = StateLogOptions {
+            durability: None,
+            writer: u64::from(config.instance_id),
+            snapshot_bytes: config.groups.offsets_snapshot_bytes,
+            ..StateLogOptions::default()
+        };
+        let keeper = Keeper { shared: Arc::clone(&shared), store: Arc::clone(&store), options, can_block };
+        let mut mandate = coordinators.mandate();
+        let mandated = *mandate.borrow_and_update();
+        let log = if mandated { Some(keeper.load().await?) } else { None };
         let timers =
             [tokio::spawn(timers::tick(Arc::clone(&shared))), tokio::spawn(timers::expire(Arc::clone(&shared), store))];
-        Ok(Self { shared, timers, appender: Mutex::new(Some(tokio::spawn(appender.run()))) })
+        let keeper = Mutex::new(Some(tokio::spawn(keeper.run(mandate, mandated, log))));
+        Ok(Self { shared, coordinators, timers, keeper })
+    }
+
+    /// Who coordinates a group.
+    #[must_use]
+    pub fn coordinator_of(&self, group: &str) -> Coordinator {
+        self.coordinators.coordinator_of(group)
+    }
+
+    /// Whether a group is coordinated here. Asked for each request, since a mandate that ran out may not have been given up
+    /// yet.
+    fn check_here(&self, group: &str) -> Result<(), GroupError> {
+        match self.coordinator_of(group) {
+            Coordinator::Here => Ok(()),
+            Coordinator::At(_) | Coordinator::Unknown => Err(GroupError::NotCoordinator),
+        }
     }
 
     /// What the store has to tell when a topic is deleted.
@@ -77,28 +110,38 @@ impl GroupService {
 
     /// Writes what is on its way to the log, for at most `time`, and ends.
     pub async fn close(&self, time: Duration) {
-        self.shared.run_on_state(|state, _| state.closing = true);
-        self.shared.queued.notify_one();
-        let appender = self.appender.lock().take();
-        if let Some(mut appender) = appender
-            && timeout(time, &mut appender).await.is_err()
+        self.shared.close();
+        let keeper = self.keeper.lock().take();
+        if let Some(mut keeper) = keeper
+            && timeout(time, &mut keeper).await.is_err()
         {
             tracing::warn!("the store did not take the last committed offsets in time");
-            appender.abort();
+            keeper.abort();
         }
     }
 
     /// JoinGroup; answered with [`Answer::Join`] once the group is complete.
     #[must_use]
     pub fn join(&self, request: &JoinRequest<'_>) -> Pending {
-        let asked = self.shared.ask(|groups, token, now, out| groups.join(token, request, now, out));
+        let here = self.check_here(request.group);
+        let asked = self.shared.ask(|groups, token, now, out| match here {
+            Ok(()) => groups.join(token, request, now, out),
+            Err(error) => {
+                let refused = JoinRefused { error, member_id: Arc::from(request.member_id) };
+                out.answers.push((token, Answer::Join(Err(refused))));
+            }
+        });
         Pending::new(&self.shared, asked, Some(request.group))
     }
 
     /// SyncGroup; answered with [`Answer::Sync`] once the leader has filed the assignments.
     #[must_use]
     pub fn sync(&self, request: &SyncRequest<'_>) -> Pending {
-        let asked = self.shared.ask(|groups, token, now, out| groups.sync(token, request, now, out));
+        let here = self.check_here(request.group);
+        let asked = self.shared.ask(|groups, token, now, out| match here {
+            Ok(()) => groups.sync(token, request, now, out),
+            Err(error) => out.answers.push((token, Answer::Sync(Err(error)))),
+        });
         Pending::new(&self.shared, asked, Some(request.group))
     }
 
@@ -107,6 +150,7 @@ impl GroupService {
     /// # Errors
     /// What the member has to know.
     pub fn heartbeat(&self, sender: &Sender<'_>) -> Result<(), GroupError> {
+        self.check_here(sender.group)?;
         self.shared.run(|groups, now, _| groups.heartbeat(sender, now))
     }
 
@@ -115,6 +159,7 @@ impl GroupService {
     /// # Errors
     /// One for the whole request.
     pub fn leave(&self, group: &str, leaving: &[Leaving<'_>]) -> Result<Vec<Result<(), GroupError>>, GroupError> {
+        self.check_here(group)?;
         self.shared.run(|groups, now, out| groups.leave(group, leaving, now, out))
     }
 
@@ -123,6 +168,9 @@ impl GroupService {
     pub async fn commit(&self, sender: &Sender<'_>, request: CommitRequest) -> Option<Vec<Result<(), GroupError>>> {
         let metrics = &self.shared.metrics;
         metrics.commits.add(1);
+        if let Err(error) = self.check_here(sender.group) {
+            return Some(request.refused(error));
+        }
         if self.shared.is_full() {
             metrics.commits_late.add(1);
             return None;
@@ -140,12 +188,13 @@ impl GroupService {
     /// What `look` makes of the offsets of a group.
     ///
     /// # Errors
-    /// [`GroupError::Loading`]. Never answer "no offset" instead.
+    /// [`GroupError::NotCoordinator`], [`GroupError::Loading`]. Never answer "no offset" instead.
     pub fn offsets<T>(
         &self,
         group: &str,
         look: impl FnOnce(milena_groups::GroupView<'_>) -> T,
     ) -> Result<T, GroupError> {
+        self.check_here(group)?;
         self.shared.read(|groups| groups.view(group).map(look))
     }
 
@@ -154,6 +203,9 @@ impl GroupService {
         &self,
         request: &DeleteRequest,
     ) -> Option<Result<Vec<Result<(), GroupError>>, GroupError>> {
+        if let Err(error) = self.check_here(&request.group) {
+            return Some(Err(error));
+        }
         let asked = self.shared.ask(|groups, token, _, out| groups.delete_offsets(token, request, out));
         match self.offset_answer(asked).await {
             Some(Answer::DeleteOffsets(results)) => Some(results),
@@ -164,28 +216,31 @@ impl GroupService {
     /// DeleteGroups for one group, under way when this returns.
     #[must_use]
     pub fn delete_group(&self, group: &str) -> Pending {
-        let asked = self.shared.ask(|groups, token, _, out| groups.delete_group(token, group, out));
+        let here = self.check_here(group);
+        let asked = self.shared.ask(|groups, token, _, out| match here {
+            Ok(()) => groups.delete_group(token, group, out),
+            Err(error) => out.answers.push((token, Answer::DeleteGroup(Err(error)))),
+        });
         Pending::new(&self.shared, asked, None)
     }
 
     /// A group as DescribeGroups shows it.
-    #[must_use]
-    pub fn describe(&self, group: &str) -> Description {
+    ///
+    /// # Errors
+    /// As [`Groups::describe`](milena_groups::Groups::describe).
+    pub fn describe(&self, group: &str) -> Result<Description, GroupError> {
+        self.check_here(group)?;
         self.shared.read(|groups| groups.describe(group))
     }
 
-    /// The groups as ListGroups shows them.
-    #[must_use]
-    pub fn list(&self, filter: &ListFilter<'_>) -> Vec<Listed> {
-        self.shared.read(|groups| groups.list(filter))
-    }
-
-    /// Whether a group id may be used where the empty one may not.
+    /// The groups as ListGroups shows them: those that are coordinated here.
     ///
     /// # Errors
-    /// [`GroupError::InvalidGroupId`].
-    pub fn check_group_id(&self, group: &str) -> Result<(), GroupError> {
-        self.shared.read(|groups| groups.coordinator().check_group_id(group))
+    /// [`GroupError::Loading`].
+    pub fn list(&self, filter: &ListFilter<'_>) -> Result<Vec<Listed>, GroupError> {
+        let mut listed = self.shared.read(|groups| groups.list(filter))?;
+        listed.retain(|group| self.check_here(&group.group).is_ok());
+        Ok(listed)
     }
 
     /// How long an offset request may wait.
@@ -204,7 +259,7 @@ impl GroupService {
 
 impl Drop for GroupService {
     fn drop(&mut self) {
-        for task in self.timers.iter().chain(self.appender.lock().iter()) {
+        for task in self.timers.iter().chain(self.keeper.lock().iter()) {
             task.abort();
         }
     }

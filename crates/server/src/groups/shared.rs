@@ -9,7 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use milena_groups::{Answer, Append, Groups, Moment, Now, Outputs, Timestamp, Token};
 use parking_lot::Mutex;
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::{Notify, oneshot, watch};
 use tokio::time::{Duration, Instant};
 
 use super::settings::GroupSettings;
@@ -20,12 +20,16 @@ pub(super) struct Shared {
     state: Mutex<State>,
     pub(super) settings: GroupSettings,
     pub(super) metrics: Arc<GroupMetrics>,
+    /// Largest record that the log takes.
+    record_bytes_max: usize,
     /// Zero of the monotonic clock.
     started: Instant,
     /// There is something to append, or the end has come.
     pub(super) queued: Notify,
     /// Something is due earlier than the timer thinks.
     pub(super) sooner: Notify,
+    /// True when no record comes any more.
+    closing: watch::Sender<bool>,
 }
 
 /// What the lock protects.
@@ -41,30 +45,77 @@ pub(super) struct State {
     last_token: u64,
     /// When the timer will look again.
     armed: Option<Moment>,
-    /// No record comes any more.
-    pub(super) closing: bool,
 }
 
 impl Shared {
-    pub(super) fn new(groups: Groups, settings: GroupSettings, metrics: Arc<GroupMetrics>) -> Self {
+    /// Coordinates nothing yet.
+    pub(super) fn new(settings: GroupSettings, record_bytes_max: usize, metrics: Arc<GroupMetrics>) -> Self {
         let state = State {
-            groups,
+            groups: Groups::elsewhere(settings.membership(), settings.offsets(record_bytes_max)),
             out: Outputs::default(),
             queue: VecDeque::new(),
             unsettled_bytes: 0,
             waiters: HashMap::new(),
             last_token: 0,
             armed: None,
-            closing: false,
         };
         Self {
             state: Mutex::new(state),
             settings,
             metrics,
+            record_bytes_max,
             started: Instant::now(),
             queued: Notify::new(),
             sooner: Notify::new(),
+            closing: watch::Sender::new(false),
         }
+    }
+
+    /// Groups whose offsets are still to be loaded.
+    pub(super) fn loading(&self) -> Groups {
+        Groups::new(self.settings.membership(), self.settings.offsets(self.record_bytes_max))
+    }
+
+    /// Groups of a gateway that does not coordinate.
+    pub(super) fn elsewhere(&self) -> Groups {
+        Groups::elsewhere(self.settings.membership(), self.settings.offsets(self.record_bytes_max))
+    }
+
+    /// Serves groups whose log was replayed.
+    pub(super) fn begin(&self, mut groups: Groups) {
+        let before = self.run_on_state(|state, now| {
+            groups.loaded(now.wall);
+            std::mem::replace(&mut state.groups, groups)
+        });
+        drop(before);
+    }
+
+    /// Gives everything up: whoever waits is answered with 16, also for records that wait for the log or are on their way
+    /// to it. `next` takes the place.
+    pub(super) fn resign(&self, next: Groups) {
+        let given_up = self.run_on_state(|state, _| {
+            state.groups.resign(&mut state.out);
+            state.unsettled_bytes = 0;
+            (std::mem::replace(&mut state.groups, next), std::mem::take(&mut state.queue))
+        });
+        // A large table takes a while to be freed, which nobody should wait for.
+        drop(given_up);
+    }
+
+    /// No record comes any more.
+    pub(super) fn close(&self) {
+        self.closing.send_replace(true);
+        self.queued.notify_one();
+    }
+
+    pub(super) fn is_closing(&self) -> bool {
+        *self.closing.borrow()
+    }
+
+    /// Resolves when no record comes any more.
+    pub(super) async fn closed(&self) {
+        // The sender lives in `self`, so waiting cannot fail.
+        let _ = self.closing.subscribe().wait_for(|closing| *closing).await;
     }
 
     /// Runs one event, then does what it brought about.

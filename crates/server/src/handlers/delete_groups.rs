@@ -1,7 +1,8 @@
 //! DeleteGroups (42), versions 0-2: groups without members go, with all their offsets.
 //!
 //! - v1: same form. v2: flexible.
-//! - Each group succeeds or fails by itself: 24 group id, 68 has members, 69 no such group, 14 the store was too slow.
+//! - Each group succeeds or fails by itself: 24 group id, 68 has members, 69 no such group, 16 coordinated
+//!   elsewhere, 14 the store was too slow or offsets are loaded.
 
 use milena_groups::{Answer, GroupError};
 use milena_wire::kafka_protocol::messages::delete_groups_response::DeletableGroupResult;

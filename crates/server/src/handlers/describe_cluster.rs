@@ -46,10 +46,11 @@ async fn describe_cluster(context: Context, request: DescribeClusterRequest) -> 
         return Some(response);
     }
     let node = context.broker.node_id();
+    let listener = &context.connection.listener;
     let broker = DescribeClusterBroker::default()
         .with_broker_id(node.into())
-        .with_host(StrBytes::from_string(context.connection.advertised_host.clone()))
-        .with_port(i32::from(context.connection.advertised_port));
+        .with_host(StrBytes::from_string(listener.advertised_host.clone()))
+        .with_port(i32::from(listener.advertised_port));
     let response = DescribeClusterResponse::default()
         .with_endpoint_type(BROKERS)
         .with_cluster_id(StrBytes::from_string(context.broker.cluster_id.clone()))

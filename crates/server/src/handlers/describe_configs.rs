@@ -84,7 +84,8 @@ fn entries(context: &Context, resource: &DescribeConfigsResource) -> Result<Vec<
             }
         },
         BROKER if name.is_empty() || name.parse() == Ok(server.node_id()) => {
-            let (host, port) = (&context.connection.advertised_host, context.connection.advertised_port);
+            let listener = &context.connection.listener;
+            let (host, port) = (&listener.advertised_host, listener.advertised_port);
             Ok(broker::entries(&server.config, server.topics.rules(), host, port))
         }
         BROKER => Err(AdminError::Request("this broker has another id, or the name is no id")),

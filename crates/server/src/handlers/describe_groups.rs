@@ -4,8 +4,8 @@
 //!   with a message (KIP-1043); before, it is in state `Dead` without an error.
 //! - Metadata and assignments are the members' own bytes, there only while the group is stable. A group of which only offsets
 //!   are left is `Empty`.
-//! - The empty group id is 24. An answer that would be larger than a request may be fails the groups that pass the bound
-//!   with 42.
+//! - Each group succeeds or fails by itself: 24 group id, 16 coordinated elsewhere, 14 while offsets are loaded. An answer
+//!   that would be larger than a request may be fails the groups that pass the bound with 42.
 //! - Authorized operations are `INT32_MIN` unless asked for.
 
 use milena_groups::{DescribedMember, Description, GroupState};
@@ -52,10 +52,10 @@ async fn describe_groups(context: Context, request: DescribeGroupsRequest) -> Op
 
 fn describe(broker: &Broker, version: i16, room: &mut Room, group: &GroupId) -> DescribedGroup {
     let dead = DescribedGroup::default().with_group_state(StrBytes::from_static_str(GroupState::Dead.name()));
-    if let Err(error) = broker.groups.check_group_id(group) {
-        return dead.with_error_code(codes::of_group(&error).code());
-    }
-    let description = broker.groups.describe(group);
+    let description = match broker.groups.describe(group) {
+        Ok(description) => description,
+        Err(error) => return dead.with_error_code(codes::of_group(&error).code()),
+    };
     if !room.take(bytes(&description)) {
         return dead.with_error_code(ResponseError::InvalidRequest.code());
     }

@@ -2,7 +2,8 @@
 //!
 //! - v1: throttle time. v3: static members (KIP-345). v4: flexible.
 //! - Answered from memory, without waiting for anything.
-//! - Errors: 24 group id, 25 unknown member, 22 generation, 82 fenced, 27 join again.
+//! - While offsets are loaded no member is known yet, and every heartbeat is good, as in Apache Kafka.
+//! - Errors: 24 group id, 16 coordinated elsewhere, 25 unknown member, 22 generation, 82 fenced, 27 join again.
 
 use milena_groups::{Generation, Sender};
 use milena_wire::kafka_protocol::messages::{ApiKey, HeartbeatRequest, HeartbeatResponse};

@@ -6,7 +6,7 @@
 //! - The request waits until the group is complete. What is kept of it is copied, so that its bytes are not held for as
 //!   long. It ends with its connection, and at shutdown with 15, upon which clients look for the coordinator again.
 //! - Errors: 24 group id, 26 session timeout, 23 protocols, 25 unknown member, 82 fenced, 79 join with this id, 81 full,
-//!   42 too much to keep, 14 while offsets are loaded.
+//!   42 too much to keep, 16 coordinated elsewhere, also while it waits, 14 while offsets are loaded.
 //! - The reason is not looked at.
 
 use milena_groups::{Answer, JoinRequest, Joined};

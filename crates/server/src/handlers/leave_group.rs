@@ -3,7 +3,7 @@
 //! - v0-2: one member, whose code is that of the answer. v1: throttle time. v3: several members, also static ones by their
 //!   instance id (KIP-345), one code each. v4: flexible. v5: reason.
 //! - Those who stay are told with their next heartbeat.
-//! - Errors: 24 group id; 25 unknown member and 82 fenced, for each.
+//! - Errors: 24 group id, 16 coordinated elsewhere, 14 while offsets are loaded; 25 unknown member and 82 fenced, for each.
 //! - The reason is not looked at.
 
 use milena_groups::Leaving;

@@ -2,6 +2,7 @@
 //!
 //! - v1: throttle time. v3: flexible. v4: only groups in the states named, and their states (KIP-518). v5: the same with
 //!   types (KIP-848); all are of type `classic`. Names are compared without regard to case; an unknown one selects nothing.
+//! - While offsets are loaded the answer is 14 and no group: a part of them would be taken for all.
 //! - A group of which only offsets are left is listed as `Empty`, without a protocol type.
 
 use milena_groups::{GROUP_TYPE, ListFilter};
@@ -10,6 +11,7 @@ use milena_wire::kafka_protocol::messages::{ApiKey, GroupId, ListGroupsRequest, 
 use milena_wire::kafka_protocol::protocol::StrBytes;
 
 use super::groups::shared;
+use crate::codes;
 use crate::dispatch::{Api, Context, answer};
 
 /// Table entry.
@@ -30,7 +32,10 @@ const TYPES_FROM: i16 = 5;
 async fn list_groups(context: Context, request: ListGroupsRequest) -> Option<ListGroupsResponse> {
     let states: Vec<&str> = request.states_filter.iter().map(StrBytes::as_str).collect();
     let types: Vec<&str> = request.types_filter.iter().map(StrBytes::as_str).collect();
-    let listed = context.broker.groups.list(&ListFilter { states: &states, types: &types });
+    let listed = match context.broker.groups.list(&ListFilter { states: &states, types: &types }) {
+        Ok(listed) => listed,
+        Err(error) => return Some(ListGroupsResponse::default().with_error_code(codes::of_group(&error).code())),
+    };
     let groups = listed.iter().map(|group| {
         let mut entry = ListedGroup::default()
             .with_group_id(GroupId(shared(&group.group)))

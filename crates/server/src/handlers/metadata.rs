@@ -75,11 +75,11 @@ async fn metadata(context: Context, request: MetadataRequest) -> Option<Metadata
         }
         _ => answers.all(broker),
     }
-    let connection = &context.connection;
+    let listener = &context.connection.listener;
     let me = MetadataResponseBroker::default()
         .with_node_id(node)
-        .with_host(StrBytes::from_string(connection.advertised_host.clone()))
-        .with_port(i32::from(connection.advertised_port));
+        .with_host(StrBytes::from_string(listener.advertised_host.clone()))
+        .with_port(i32::from(listener.advertised_port));
     let mut response = MetadataResponse::default()
         .with_brokers(vec![me])
         .with_cluster_id(Some(StrBytes::from_string(broker.cluster_id.clone())))

@@ -7,7 +7,7 @@
 //!   take effect then, and clients send it again.
 //! - Every partition of the request is answered, in its order; a bad one does not fail the others. An offset of -1 takes
 //!   the stored one away.
-//! - Errors for all: 25 unknown member, 22 generation, 82 fenced, 27 between two generations, 14. For each: 3 no such
+//! - Errors for all: 25 unknown member, 22 generation, 82 fenced, 27 between two generations, 16 coordinated elsewhere, 14. For each: 3 no such
 //!   partition (unless foreign offsets are allowed), 12 metadata too long, 1 no offset, 28 no room.
 //! - Conditional commit, from v8 on: a partition may carry tag 10000, int64, the offset that must be stored now (-1: none).
 //!   If another one is, nothing is stored for it, and it is answered with 95 and tag 10000, int64, the offset that is. A

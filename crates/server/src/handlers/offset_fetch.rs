@@ -5,7 +5,8 @@
 //!   transactions. v8: several groups (KIP-709). v9: member id and epoch of 848 members, of which there are none here.
 //! - Nothing stored, unknown group, topic or partition: offset -1, epoch -1, no metadata, no error. What is asked for
 //!   everything lists only what is stored, and a topic that was deleted and created again has nothing.
-//! - Offsets that are not loaded are 14. They are never -1: a consumer would reset its position.
+//! - Offsets that are not loaded are 14, those of a group that is coordinated elsewhere 16. They are never -1: a consumer
+//!   would reset its position.
 //! - An answer that would be larger than a request may be fails the group that passes the bound with 42.
 
 use milena_groups::{Committed, GroupError, GroupView, TopicId};

@@ -105,6 +105,7 @@ mod tests {
     use super::*;
     use crate::dispatch::{Connection, Context};
     use crate::lifecycle::Lifecycle;
+    use crate::listener::Bound;
     use crate::{Broker, ServerConfig};
 
     async fn broker() -> Arc<Broker> {
@@ -116,7 +117,8 @@ mod tests {
 
     async fn handle(broker: &Arc<Broker>, version: i16, body: Bytes) -> Outcome {
         let peer = SocketAddr::from(([127, 0, 0, 1], 1));
-        let connection = Connection::new(1, peer, "localhost".to_owned(), 9092, Arc::new(Lifecycle::default()));
+        let listener = Arc::new(Bound::advertising("localhost", 9092));
+        let connection = Connection::new(1, peer, listener, Arc::new(Lifecycle::default()));
         let context =
             Context { broker: Arc::clone(broker), connection: Arc::new(connection), client_id: None, version };
         (API.handle)(Request { context, correlation_id: 7, version, body }).await

@@ -4,7 +4,8 @@
 //!   group (KIP-559), else 23.
 //! - A follower waits for the leader; who was left out gets an assignment of no bytes. The request ends with its
 //!   connection, and at shutdown with 15.
-//! - Errors: 24 group id, 25 unknown member, 22 generation, 82 fenced, 27 rebalance, 42 too large an assignment.
+//! - While offsets are loaded the answer is 27, upon which clients join again: none of them expects 14 here.
+//! - Errors: 24 group id, 16 coordinated elsewhere, 25 unknown member, 22 generation, 82 fenced, 27 rebalance, 42 too large an assignment.
 
 use milena_groups::{Answer, Generation, SyncRequest};
 use milena_wire::kafka_protocol::ResponseError;

@@ -12,6 +12,7 @@ use milena_wire::{decode_response, encode_request, parse_request};
 use crate::broker::Broker;
 use crate::config::ServerConfig;
 use crate::dispatch::{APIS, Connection, Context, Outcome, Request, find};
+use crate::listener::Bound;
 
 /// A broker, and a connection to it through a listener advertised as `kafka.example:19092`.
 pub(crate) struct Bench {
@@ -34,7 +35,8 @@ impl Bench {
     pub(crate) async fn over(config: ServerConfig, store: Arc<dyn Store>) -> Self {
         let broker = Broker::open(config, store).await.unwrap();
         let peer = SocketAddr::from(([127, 0, 0, 1], 50_000));
-        let connection = Connection::new(1, peer, "kafka.example".to_owned(), 19_092, Arc::clone(&broker.lifecycle));
+        let listener = Arc::new(Bound::advertising("kafka.example", 19_092));
+        let connection = Connection::new(1, peer, listener, Arc::clone(&broker.lifecycle));
         Self { broker, connection: Arc::new(connection) }
     }
 

@@ -156,6 +156,12 @@ impl StateLog {
         Ok(())
     }
 
+    /// True when another writer took the log over. Whatever is appended is refused then; the log must be opened again, and
+    /// the table with it.
+    pub async fn is_overtaken(&self) -> bool {
+        self.writer.lock().await.overtaken
+    }
+
     /// The partition that holds the log.
     #[must_use]
     pub fn partition(&self) -> &PartitionRef {

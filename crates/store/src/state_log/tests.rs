@@ -159,7 +159,9 @@ fn a_writer_that_was_overtaken_is_refused_from_then_on() {
     let options = StateLogOptions { writer: 1, ..StateLogOptions::default() };
     let (new, _) = open_with(&store, options).unwrap();
     append(&new, b"b").unwrap();
+    assert!(!pollster::block_on(old.is_overtaken()));
     assert!(matches!(append(&old, b"stale"), Err(StoreError::Busy { .. })));
+    assert!(pollster::block_on(old.is_overtaken()) && !pollster::block_on(new.is_overtaken()));
     assert!(matches!(append(&old, b"stale"), Err(StoreError::Busy { .. })));
     append(&new, b"c").unwrap();
     assert_eq!(open(&store).1, [b"a", b"b", b"c"]);
