@@ -1,9 +1,9 @@
 //! All groups: finds the one an event is for, keeps the bounds, and knows which timer is next.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::describe::{Description, ListFilter, Listed};
+use crate::describe::{Description, Listed};
 use crate::error::GroupError;
 use crate::group::{Ctx, Group};
 use crate::heartbeat::Sender;
@@ -14,6 +14,7 @@ use crate::output::Outputs;
 use crate::subscription::Readers;
 use crate::sync::SyncRequest;
 use crate::types::{GroupState, MemberId, Moment, Token};
+use crate::walk::GROUPS_PER_SLICE;
 
 /// The coordinator of the classic group protocol.
 ///
@@ -24,7 +25,8 @@ use crate::types::{GroupState, MemberId, Moment, Token};
 #[derive(Debug)]
 pub struct Coordinator {
     config: GroupConfig,
-    groups: HashMap<Arc<str>, Group>,
+    /// Sorted, so that a look at all of them can be interrupted.
+    groups: BTreeMap<Arc<str>, Group>,
     timers: BTreeSet<(Moment, Arc<str>)>,
     /// Members and given-out ids of all groups.
     heads: usize,
@@ -34,7 +36,7 @@ impl Coordinator {
     /// Without groups.
     #[must_use]
     pub fn new(config: GroupConfig) -> Self {
-        Self { config, groups: HashMap::new(), timers: BTreeSet::new(), heads: 0 }
+        Self { config, groups: BTreeMap::new(), timers: BTreeSet::new(), heads: 0 }
     }
 
     /// JoinGroup. Answered with [`Answer::Join`](crate::Answer::Join), perhaps later.
@@ -156,10 +158,11 @@ impl Coordinator {
         self.heads = 0;
     }
 
-    /// Carries out what is due: ends sessions, opens barriers. Each group is looked at once.
+    /// Carries out what is due: ends sessions, opens barriers. Of very many groups only the first are looked at, each
+    /// once; then [`Coordinator::deadline`] has come again already.
     pub fn tick(&mut self, now: Moment, out: &mut Outputs) {
-        let due: Vec<Arc<str>> =
-            self.timers.iter().take_while(|(at, _)| *at <= now).map(|(_, group)| group.clone()).collect();
+        let due = self.timers.iter().take_while(|(at, _)| *at <= now).take(GROUPS_PER_SLICE);
+        let due: Vec<Arc<str>> = due.map(|(_, group)| group.clone()).collect();
         for id in due {
             self.on_group(&id, now, out, Group::run_timers);
         }
@@ -177,9 +180,14 @@ impl Coordinator {
         self.groups.get(group).map(Group::describe)
     }
 
-    /// All groups that pass the filter, in no order.
-    pub fn list<'a>(&'a self, filter: &'a ListFilter<'a>) -> impl Iterator<Item = Listed> + 'a {
-        self.groups.values().filter(|group| filter.wants(group.state())).map(Group::listed)
+    /// A group as ListGroups shows it.
+    #[must_use]
+    pub fn listed(&self, group: &str) -> Option<Listed> {
+        self.groups.get(group).map(Group::listed)
+    }
+
+    pub(crate) fn groups(&self) -> &BTreeMap<Arc<str>, Group> {
+        &self.groups
     }
 
     /// Where a group stands; [`GroupState::Dead`] when it does not exist here.
@@ -209,14 +217,11 @@ impl Coordinator {
         }
     }
 
-    /// Removes groups without members, unless `keeps` says that there is something left of them, as offsets are. An
-    /// id that was given out and may yet be used keeps its group.
-    pub fn sweep(&mut self, keeps: impl Fn(&str) -> bool) {
-        let idle = |group: &&Group| group.state() == GroupState::Empty && group.pending.is_empty();
-        let gone: Vec<_> =
-            self.groups.values().filter(idle).filter(|group| !keeps(&group.id)).map(|group| group.id.clone()).collect();
-        for id in gone {
-            self.drop_group(&id);
+    /// Removes a group that has neither members nor ids that were given out and may yet be used.
+    pub(crate) fn sweep(&mut self, group: &str) {
+        let idle = |group: &Group| group.state() == GroupState::Empty && group.pending.is_empty();
+        if self.groups.get(group).is_some_and(idle) {
+            self.drop_group(group);
         }
     }
 

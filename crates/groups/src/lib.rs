@@ -12,6 +12,7 @@
 //!   `protocol`,
 //!   `sync`, `heartbeat`, `leave`, `timers`: one concept each
 //! - [`Description`], [`Listed`]: what DescribeGroups and ListGroups show
+//! - [`Walk`]: a look at all groups that lets others in between
 //! - [`Readers`]: topics that a group subscribes to, the only thing that is read out of clients' metadata
 //!
 //! Offsets:
@@ -49,6 +50,7 @@ mod sync;
 mod testing;
 mod timers;
 mod types;
+mod walk;
 
 pub use coordinator::Coordinator;
 pub use describe::{DescribedMember, Description, GROUP_TYPE, ListFilter, Listed};
@@ -66,3 +68,4 @@ pub use service::Groups;
 pub use subscription::Readers;
 pub use sync::SyncRequest;
 pub use types::{Blob, Generation, GroupState, MemberId, Moment, Now, Timestamp, Token, TopicId};
+pub use walk::Walk;

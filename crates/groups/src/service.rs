@@ -13,6 +13,7 @@ use crate::offsets::{CodecError, CommitRequest, DeleteRequest, Frozen, GroupView
 use crate::output::{Answer, Outputs, Ticket};
 use crate::sync::SyncRequest;
 use crate::types::{GroupState, MemberId, Moment, Now, Timestamp, Token};
+use crate::walk::Walk;
 
 /// The whole service for consumer groups, offsets included.
 ///
@@ -20,7 +21,7 @@ use crate::types::{GroupState, MemberId, Moment, Now, Timestamp, Token};
 ///
 /// - Drain [`Outputs`] after every call: send the answers, append the records *in their order*, and report each with
 ///   [`Groups::settled`].
-/// - Call [`Groups::tick`] when [`Groups::deadline`] has come, and [`Groups::expire`] every few minutes.
+/// - Call [`Groups::tick`] when [`Groups::deadline`] has come, and [`Groups::expire`] every few minutes, slice by slice.
 /// - Call [`Groups::forget`] when a connection with a waiting join or sync is gone. A commit whose caller gave up is
 ///   still settled, its answer is thrown away.
 /// - Before the first request: [`Groups::replay`] for every record of the log, then [`Groups::loaded`]. Until then,
@@ -226,11 +227,32 @@ impl Groups {
         self.offsets.topic_deleted(topic, out);
     }
 
-    /// Lets go of offsets that are too old, and of groups that have neither members nor offsets.
-    pub fn expire(&mut self, now: Now, out: &mut Outputs) {
-        self.offsets.expire(now.wall, |group| self.coordinator.readers(group), out);
-        if self.offsets.is_loaded() {
-            self.coordinator.sweep(|group| self.offsets.has_rows(group));
+    /// Lets go of offsets that are too old, and of groups that have neither members nor offsets, in the next slice of a
+    /// walk over all groups. While too much is on its way to the store the walk ends early: the next one comes in some
+    /// minutes.
+    pub fn expire(&mut self, walk: &mut Walk, now: Now, out: &mut Outputs) {
+        if self.check_serving().is_err() || self.offsets.is_full() {
+            walk.end();
+            return;
+        }
+        for id in walk.next_of_both(self.coordinator.groups(), self.offsets.by_group()) {
+            let rows = self.offsets.rows(&id);
+            let occupied = !matches!(self.coordinator.state(&id), GroupState::Empty | GroupState::Dead);
+            if rows == 0 {
+                self.coordinator.sweep(&id);
+            } else if !occupied || self.offsets.needs_look(&id, now.wall) {
+                let readers = self.coordinator.readers(&id);
+                self.offsets.expire(&id, &readers, now.wall, out);
+                if !occupied && !self.offsets.has_rows(&id) {
+                    self.coordinator.sweep(&id);
+                }
+            }
+            if !walk.passed(&id, rows) {
+                return;
+            }
+        }
+        if walk.is_over() {
+            self.offsets.drop_unused_names();
         }
     }
 
@@ -246,33 +268,33 @@ impl Groups {
         }))
     }
 
-    /// The groups that ListGroups shows, sorted by id. A node that does not coordinate has none.
+    /// The groups that ListGroups shows, of the next slice of a walk, sorted by id. A node that does not coordinate has
+    /// none.
     ///
     /// # Errors
     /// [`GroupError::Loading`]: a list without the groups that are not loaded yet would be taken for the whole.
-    pub fn list(&self, filter: &ListFilter<'_>) -> Result<Vec<Listed>, GroupError> {
+    pub fn list(&self, filter: &ListFilter<'_>, walk: &mut Walk) -> Result<Vec<Listed>, GroupError> {
         match self.check_serving() {
             Ok(()) => {}
-            Err(GroupError::NotCoordinator) => return Ok(Vec::new()),
+            Err(GroupError::NotCoordinator) => {
+                walk.end();
+                return Ok(Vec::new());
+            }
             Err(error) => return Err(error),
         }
-        let mut listed: Vec<Listed> = self.coordinator.list(filter).collect();
-        if filter.wants(GroupState::Empty) {
-            let alone = self.offsets.groups().filter(|group| self.coordinator.state(group) == GroupState::Dead);
-            listed.extend(alone.map(|group| Listed {
-                group: group.clone(),
-                state: GroupState::Empty,
-                protocol_type: Arc::from(""),
-            }));
+        let ids = walk.next_of_both(self.coordinator.groups(), self.offsets.by_group());
+        if let Some(last) = ids.last() {
+            walk.passed(last, 0);
         }
-        listed.sort_by(|a, b| a.group.cmp(&b.group));
-        Ok(listed)
+        let only_offsets = |group| Listed { group, state: GroupState::Empty, protocol_type: Arc::from("") };
+        let listed = ids.into_iter().map(|id| self.coordinator.listed(&id).unwrap_or_else(|| only_offsets(id)));
+        Ok(listed.filter(|group| filter.wants(group.state)).collect())
     }
 
     /// As [`Offsets::freeze`].
     #[must_use]
-    pub fn freeze(&self) -> Frozen {
-        self.offsets.freeze()
+    pub fn freeze(&self, walk: &mut Walk) -> Frozen {
+        self.offsets.freeze(walk)
     }
 
     /// The membership half.

@@ -93,20 +93,18 @@ fn a_group_with_members_cannot_be_removed_and_an_empty_one_can() {
 }
 
 #[test]
-fn a_sweep_removes_empty_groups_unless_something_is_left_of_them() {
+fn a_sweep_removes_an_empty_group_unless_somebody_is_on_the_way() {
     let mut w = World::new();
     let mut group = [Client::new("a")];
     w.settle(&mut group);
-    w.coordinator.sweep(|_| false);
+    w.coordinator.sweep(GROUP);
     assert_eq!(w.coordinator.len(), 1, "it has a member");
     w.leave(&[(&group[0].member_id, None)]);
-    w.coordinator.sweep(|_| true);
-    assert_eq!(w.coordinator.len(), 1);
     w.send_join(&Client::new("b"));
-    w.coordinator.sweep(|_| false);
+    w.coordinator.sweep(GROUP);
     assert_eq!(w.coordinator.len(), 1, "somebody is on the way");
     w.pass(10_000);
-    w.coordinator.sweep(|_| false);
+    w.coordinator.sweep(GROUP);
     assert!(w.coordinator.is_empty());
 }
 

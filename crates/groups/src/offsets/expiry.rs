@@ -33,28 +33,31 @@ enum Candidates {
 }
 
 impl Offsets {
-    /// Lets go of what is too old. To be called every few minutes; `readers` is what
-    /// [`Coordinator::readers`](crate::Coordinator::readers) says of each group.
+    /// False while nothing may expire: offsets are not loaded, or members had no time yet to come back.
+    pub(crate) fn may_expire(&self, now: Timestamp) -> bool {
+        self.loaded_at.is_some_and(|loaded_at| now >= loaded_at.plus(self.config.restart_grace_ms))
+    }
+
+    /// True when a group that has members needs a closer look: something of it may be too old, or the record of its
+    /// members' coming was lost. It spares the look at what they all subscribe to.
+    pub(crate) fn needs_look(&self, group: &str, now: Timestamp) -> bool {
+        let retention_ms = self.config.retention_ms;
+        self.table.groups.get(group).is_some_and(|offsets| {
+            let mut slots = offsets.topics.iter().flat_map(|(_, slots)| slots.iter());
+            matches!(offsets.mark, Mark::EmptySince(_)) || slots.any(|slot| too_old(slot, None, now, retention_ms))
+        })
+    }
+
+    /// Lets go of what is too old of a group. To be called every few minutes for each; `readers` is what
+    /// [`Coordinator::readers`](crate::Coordinator::readers) says of it.
     ///
     /// An expired offset is gone at once: a member that joins in this moment must not see it vanish a moment later.
-    /// The record only keeps it from coming back with a restart, after which it would expire again. Groups that
-    /// commit in this moment are left for the next call.
-    pub fn expire(&mut self, now: Timestamp, readers: impl Fn(&str) -> Readers, out: &mut Outputs) {
-        let Some(loaded_at) = self.loaded_at else { return };
-        if now < loaded_at.plus(self.config.restart_grace_ms) {
-            return;
+    /// The record only keeps it from coming back with a restart, after which it would expire again. A group that
+    /// commits in this moment is left for the next time.
+    pub fn expire(&mut self, group: &Arc<str>, readers: &Readers, now: Timestamp, out: &mut Outputs) {
+        if self.may_expire(now) && !self.is_full() && !self.in_flight.is_busy(group) {
+            self.expire_group(group, readers, now, out);
         }
-        let mut groups: Vec<Arc<str>> = self.table.groups().cloned().collect();
-        groups.sort();
-        for group in groups {
-            if self.is_full() {
-                break;
-            }
-            if !self.in_flight.is_busy(&group) {
-                self.expire_group(&group, &readers(&group), now, out);
-            }
-        }
-        self.table.drop_unused_names();
     }
 
     fn expire_group(&mut self, group: &Arc<str>, readers: &Readers, now: Timestamp, out: &mut Outputs) {
@@ -106,6 +109,14 @@ impl Offsets {
     }
 }
 
+/// Whether an offset is too old, counted from `base`, else from its commit.
+fn too_old(slot: &Slot, base: Option<Timestamp>, now: Timestamp, retention_ms: i64) -> bool {
+    match slot.value.expires {
+        Some(at) => now >= at,
+        None => now >= base.unwrap_or(slot.value.commit_time).plus(retention_ms),
+    }
+}
+
 /// What is too old, and whether that is all there is.
 fn expired(
     offsets: &GroupOffsets,
@@ -113,10 +124,6 @@ fn expired(
     now: Timestamp,
     retention_ms: i64,
 ) -> (Vec<(TopicKey, Vec<i32>)>, bool) {
-    let too_old = |slot: &Slot, base: Option<Timestamp>| match slot.value.expires {
-        Some(at) => now >= at,
-        None => now >= base.unwrap_or(slot.value.commit_time).plus(retention_ms),
-    };
     let mut doomed = Vec::new();
     let mut all = true;
     for (key, slots) in &offsets.topics {
@@ -128,7 +135,8 @@ fn expired(
             }
             Candidates::Except(_) => None,
         };
-        let partitions: Vec<i32> = slots.iter().filter(|slot| too_old(slot, base)).map(|slot| slot.partition).collect();
+        let partitions: Vec<i32> =
+            slots.iter().filter(|slot| too_old(slot, base, now, retention_ms)).map(|slot| slot.partition).collect();
         all &= partitions.len() == slots.len();
         if !partitions.is_empty() {
             doomed.push((key.clone(), partitions));

@@ -32,15 +32,17 @@ pub use delete::{DeletePartitions, DeleteRequest};
 pub use snapshot::Frozen;
 pub use table::{Committed, GroupView, TopicKey};
 
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use crate::error::GroupError;
 use crate::limits::OffsetConfig;
 use crate::output::{Answer, Outputs, Ticket};
 use crate::types::Timestamp;
+use crate::walk::Walk;
 use in_flight::{InFlight, Reply};
 use record::{Change, Mark};
-use table::Table;
+use table::{GroupOffsets, Table};
 
 /// Committed offsets of all groups.
 #[derive(Debug)]
@@ -105,6 +107,19 @@ impl Offsets {
         self.table.groups()
     }
 
+    pub(crate) fn by_group(&self) -> &BTreeMap<Arc<str>, GroupOffsets> {
+        &self.table.groups
+    }
+
+    /// Number of offsets that the group holds.
+    pub(crate) fn rows(&self, group: &str) -> usize {
+        self.table.groups.get(group).map_or(0, GroupOffsets::len)
+    }
+
+    pub(crate) fn drop_unused_names(&mut self) {
+        self.table.drop_unused_names();
+    }
+
     /// True when the group holds offsets.
     #[must_use]
     pub fn has_rows(&self, group: &str) -> bool {
@@ -128,11 +143,19 @@ impl Offsets {
         Ok(self.table.view(group))
     }
 
-    /// All topics that some group holds offsets of. The caller compares with the topics that exist, and reports those
-    /// that went behind its back with [`Offsets::topic_deleted`].
-    #[must_use]
-    pub fn topics(&self) -> Vec<TopicKey> {
-        self.table.topics()
+    /// Adds the topics that groups hold offsets of, of the next slice of a walk. The caller compares with the topics that
+    /// exist, and reports those that went behind its back with [`Offsets::topic_deleted`].
+    pub fn topics(&self, walk: &mut Walk, topics: &mut HashSet<TopicKey>) {
+        for (id, offsets) in walk.next_of(&self.table.groups) {
+            for (key, _) in &offsets.topics {
+                if !topics.contains(key) {
+                    topics.insert(key.clone());
+                }
+            }
+            if !walk.passed(id, offsets.topics.len()) {
+                break;
+            }
+        }
     }
 
     /// Tells what became of a record: true when it is durable, false when it does not count and never will.
@@ -190,7 +213,7 @@ impl Offsets {
         std::mem::take(&mut self.deleted)
     }
 
-    fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         self.in_flight.len() >= self.config.in_flight_max
     }
 

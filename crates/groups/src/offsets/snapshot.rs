@@ -1,4 +1,4 @@
-//! The whole table as records.
+//! The whole table as records, part by part.
 
 use std::sync::Arc;
 
@@ -7,6 +7,7 @@ use super::codec;
 use super::record::{Change, Mark, Store, Write};
 use super::table::{Slots, TopicKey};
 use crate::types::Timestamp;
+use crate::walk::Walk;
 
 /// Rows in one record, at most, and bytes of metadata about.
 const ROWS_PER_RECORD: usize = 4_096;
@@ -15,7 +16,7 @@ const METADATA_PER_RECORD: usize = 256 << 10;
 /// One group: its name, whether it has members, its topics.
 type FrozenGroup = (Arc<str>, Mark, Vec<(TopicKey, Slots)>);
 
-/// The table as it was when it was frozen. It costs a reference count per group and topic; later changes copy what
+/// Part of the table as it was when it was frozen. It costs a reference count per group and topic; later changes copy what
 /// they touch, so that it can be written out while the table goes on.
 #[derive(Debug)]
 pub struct Frozen {
@@ -23,22 +24,26 @@ pub struct Frozen {
 }
 
 impl Offsets {
-    /// What the table holds now, which is the effect of every record that was settled.
+    /// What the next slice of a walk over the table holds, which is the effect of every record that was settled.
+    ///
+    /// The slices of one walk make a snapshot if no record is settled while it is under way. Offsets that expire and topics
+    /// that are deleted in the meantime do no harm: their records are appended behind the snapshot, and take away from it
+    /// what an earlier slice still had.
     #[must_use]
-    pub fn freeze(&self) -> Frozen {
-        let mut groups: Vec<_> = self
-            .table
-            .groups
-            .iter()
-            .map(|(group, offsets)| (group.clone(), offsets.mark, offsets.topics.clone()))
-            .collect();
-        groups.sort_by(|(a, ..), (b, ..)| a.cmp(b));
+    pub fn freeze(&self, walk: &mut Walk) -> Frozen {
+        let mut groups = Vec::new();
+        for (group, offsets) in walk.next_of(&self.table.groups) {
+            groups.push((group.clone(), offsets.mark, offsets.topics.clone()));
+            if !walk.passed(group, offsets.topics.len()) {
+                break;
+            }
+        }
         Frozen { groups }
     }
 }
 
 impl Frozen {
-    /// Records that make an empty table this one. None is much larger than 300 KiB.
+    /// Records that put this part into an empty table. None is much larger than 300 KiB.
     pub fn records(&self) -> impl Iterator<Item = Vec<u8>> + '_ {
         self.groups.iter().flat_map(|(group, mark, topics)| {
             let mut records = group_records(group, topics);

@@ -4,7 +4,7 @@
 //! dense. The partitions of a topic are shared with snapshots that are being written and copied on the next change
 //! only.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use super::record::{Change, Mark, Store, Write};
@@ -90,7 +90,7 @@ impl GroupOffsets {
         slots.get(at).map(|slot| &slot.value)
     }
 
-    fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.topics.iter().map(|(_, slots)| slots.len()).sum()
     }
 
@@ -147,7 +147,8 @@ fn put(slots: &mut Vec<Slot>, write: Write) {
 /// All rows.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
-    pub(crate) groups: HashMap<Arc<str>, GroupOffsets>,
+    /// Sorted, so that a look at all of them can be interrupted.
+    pub(crate) groups: BTreeMap<Arc<str>, GroupOffsets>,
     /// Topic names are shared between groups.
     names: HashSet<Arc<str>>,
     len: usize,
@@ -181,13 +182,6 @@ impl Table {
 
     pub(crate) fn view(&self, group: &str) -> GroupView<'_> {
         GroupView { offsets: self.groups.get(group) }
-    }
-
-    pub(crate) fn topics(&self) -> Vec<TopicKey> {
-        let all: HashSet<&TopicKey> = self.groups.values().flat_map(|g| g.topics.iter().map(|(key, _)| key)).collect();
-        let mut all: Vec<TopicKey> = all.into_iter().cloned().collect();
-        all.sort();
-        all
     }
 
     /// Carries out one change. The same changes in the same order always give the same table.

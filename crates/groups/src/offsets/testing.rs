@@ -129,3 +129,23 @@ pub(crate) fn rows(offsets: &Offsets) -> Vec<(Arc<str>, Mark, TopicKey, i32, Com
     };
     groups.into_iter().flat_map(of).collect()
 }
+
+/// The records of a snapshot.
+pub(crate) fn snapshot(offsets: &Offsets) -> Vec<Vec<u8>> {
+    let (mut walk, mut records) = (Walk::default(), Vec::new());
+    while !walk.is_over() {
+        records.extend(offsets.freeze(&mut walk).records());
+    }
+    records
+}
+
+/// The topics that groups hold offsets of.
+pub(crate) fn topics(offsets: &Offsets) -> Vec<TopicKey> {
+    let (mut walk, mut topics) = (Walk::default(), HashSet::new());
+    while !walk.is_over() {
+        offsets.topics(&mut walk, &mut topics);
+    }
+    let mut topics: Vec<_> = topics.into_iter().collect();
+    topics.sort();
+    topics
+}

@@ -2,6 +2,7 @@ use super::*;
 use crate::offsets::testing::{ID, part, request, topic};
 use crate::offsets::{Committed, DeletePartitions};
 use crate::testing::subscription;
+use crate::walk::GROUPS_PER_SLICE;
 use crate::{Generation, JoinRefused, Joined};
 
 mod mandate;
@@ -156,8 +157,23 @@ impl Desk {
         for _ in 0..days {
             self.pass(86_400_000);
         }
-        self.groups.expire(self.now, &mut self.out);
+        self.expire();
         self.settle();
+    }
+
+    fn expire(&mut self) {
+        let mut walk = Walk::default();
+        while !walk.is_over() {
+            self.groups.expire(&mut walk, self.now, &mut self.out);
+        }
+    }
+
+    fn list(&self, filter: &ListFilter<'_>) -> Result<Vec<Listed>, GroupError> {
+        let (mut walk, mut listed) = (Walk::default(), Vec::new());
+        while !walk.is_over() {
+            listed.extend(self.groups.list(filter, &mut walk)?);
+        }
+        Ok(listed)
     }
 }
 
@@ -165,18 +181,18 @@ impl Desk {
 fn an_outsiders_commit_makes_an_empty_group_without_a_type() {
     let mut desk = Desk::new();
     assert_eq!(desk.commit("g"), [Ok(())]);
-    let listed = desk.groups.list(&ListFilter::default()).unwrap();
+    let listed = desk.list(&ListFilter::default()).unwrap();
     assert_eq!(listed, [Listed { group: "g".into(), state: GroupState::Empty, protocol_type: "".into() }]);
     assert_eq!(desk.groups.describe("g").unwrap(), Description::only_offsets());
     assert_eq!(desk.groups.describe("h").unwrap(), Description::dead());
-    assert!(desk.groups.list(&ListFilter { states: &["Stable"], types: &[] }).unwrap().is_empty());
+    assert!(desk.list(&ListFilter { states: &["Stable"], types: &[] }).unwrap().is_empty());
 }
 
 #[test]
 fn a_generation_in_a_group_of_offsets_alone_is_refused_and_stores_nothing() {
     let mut desk = Desk::new();
     assert_eq!(desk.commit_as("g", "m", Generation(0)), [Err(GroupError::UnknownMember)]);
-    assert!(desk.groups.list(&ListFilter::default()).unwrap().is_empty());
+    assert!(desk.list(&ListFilter::default()).unwrap().is_empty());
     desk.commit("g");
     assert_eq!(desk.commit_as("g", "m", Generation(3)), [Err(GroupError::UnknownMember)]);
     assert_eq!(desk.get("g"), Some(5));
@@ -292,7 +308,7 @@ fn offsets_of_a_live_group_never_expire_and_those_of_an_evicted_one_do() {
     let joined = desk.member("g", &["t"]);
     desk.commit_as("g", &joined.member_id, joined.generation);
     desk.now.wall = desk.now.wall.plus(100 * 86_400_000);
-    desk.groups.expire(desk.now, &mut desk.out);
+    desk.expire();
     desk.settle();
     assert_eq!(desk.get("g"), Some(5));
     // The session ends on the way, without a word from anybody.
@@ -311,7 +327,7 @@ fn emptiness_counts_through_a_restart() {
     desk.leave("g", &joined);
     desk.days(6);
     desk.restart();
-    desk.groups.expire(desk.now, &mut desk.out);
+    desk.expire();
     assert_eq!(desk.get("g"), Some(5));
     desk.days(1);
     assert_eq!(desk.get("g"), None);
@@ -323,7 +339,7 @@ fn an_empty_group_that_never_committed_goes_with_the_next_round() {
     let joined = desk.member("g", &["t"]);
     desk.leave("g", &joined);
     assert_eq!(desk.groups.describe("g").unwrap().state, GroupState::Empty);
-    desk.groups.expire(desk.now, &mut desk.out);
+    desk.expire();
     assert_eq!(desk.groups.describe("g").unwrap().state, GroupState::Dead);
 }
 
@@ -347,4 +363,33 @@ fn the_deadline_is_that_of_the_members() {
     desk.pass(10_000);
     assert_eq!(desk.groups.coordinator().members(), 0);
     assert_eq!(desk.groups.offsets().len(), 0);
+}
+
+#[test]
+fn many_groups_are_looked_at_in_slices_and_none_is_left_out() {
+    let mut desk = Desk::new();
+    let many = 3 * GROUPS_PER_SLICE / 2;
+    for n in 0..many {
+        let joined = desk.member(&format!("m{n}"), &["t"]);
+        desk.commit_as(&format!("m{n}"), &joined.member_id, joined.generation);
+        desk.commit(&format!("o{n}"));
+    }
+    let listed = desk.list(&ListFilter::default()).unwrap();
+    assert!(listed.len() == 2 * many && listed.is_sorted_by_key(|listed| &listed.group));
+    assert_eq!(desk.list(&ListFilter { states: &["Stable"], types: &[] }).unwrap().len(), many);
+
+    desk.now.moment = desk.now.moment.plus(10_000);
+    desk.groups.tick(desk.now, &mut desk.out);
+    assert_eq!(desk.groups.coordinator().members(), many - GROUPS_PER_SLICE, "a slice of them");
+    assert_eq!(desk.groups.deadline(), Some(desk.now.moment), "the rest is due");
+    desk.pass(0);
+    assert_eq!(desk.groups.coordinator().members(), 0);
+
+    desk.now.wall = desk.now.wall.plus(8 * 86_400_000);
+    let mut walk = Walk::default();
+    desk.groups.expire(&mut walk, desk.now, &mut desk.out);
+    assert_eq!((desk.groups.offsets().len(), walk.is_over()), (2 * many - GROUPS_PER_SLICE, false));
+    desk.expire();
+    desk.settle();
+    assert!(desk.groups.offsets().is_empty() && desk.groups.coordinator().is_empty());
 }

@@ -2,6 +2,7 @@
 
 use super::process::Stage;
 use super::world::{Event, LogEntry, PROCESSES_MAX, Reply, Verdict, World};
+use crate::offsets::testing::snapshot;
 use crate::{Answer, GroupError, Groups, OffsetConfig};
 
 impl World {
@@ -52,7 +53,7 @@ impl World {
 
     /// The log is replaced by the table, and what is not in the table yet stays behind it.
     fn snapshot(&mut self) {
-        let records = self.groups.freeze().records().collect::<Vec<_>>();
+        let records = snapshot(self.groups.offsets());
         let open = self.log.iter().position(|entry| entry.ticket.is_some() && entry.durable.is_none());
         let rest = self.log.split_off(open.unwrap_or(self.log.len()));
         self.log = records

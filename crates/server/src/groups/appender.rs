@@ -4,7 +4,7 @@
 //! carried: those commits are answered with a code that clients retry, and the table stays as it was. A store that hangs
 //! holds up this task alone; what waits for it is bounded, and gives up by itself.
 
-use milena_groups::{Append, Groups, Ticket};
+use milena_groups::{Append, Ticket, Walk};
 use milena_store::state_log::StateLog;
 use milena_store::{Store, StoreError};
 use tokio::time::{Duration, Instant};
@@ -121,9 +121,15 @@ impl Appender<'_> {
         written.is_ok()
     }
 
+    /// The table, frozen slice by slice: between two of them requests are answered. Nothing is settled in the meantime,
+    /// since that is for this task to do.
     fn table(&self) -> Vec<Vec<u8>> {
-        let frozen = self.shared.read(Groups::freeze);
-        frozen.records().map(|record| bundle(std::iter::once(record.as_slice()))).collect()
+        let (mut walk, mut records) = (Walk::default(), Vec::new());
+        while !walk.is_over() {
+            let frozen = self.shared.read(|groups| groups.freeze(&mut walk));
+            records.extend(frozen.records().map(|record| bundle(std::iter::once(record.as_slice()))));
+        }
+        records
     }
 
     fn busy<T>(&self, work: impl FnOnce() -> T) -> T {

@@ -26,12 +26,12 @@ use std::sync::Arc;
 
 use milena_groups::{
     Answer, CommitRequest, DeleteRequest, Description, GroupError, JoinRefused, JoinRequest, Leaving, ListFilter,
-    Listed, Sender, SyncRequest,
+    Listed, Sender, SyncRequest, Walk,
 };
 use milena_store::state_log::StateLogOptions;
 use milena_store::{GrowthWatcher, Store, StoreError};
 use parking_lot::Mutex;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, yield_now};
 use tokio::time::{Duration, timeout};
 
 pub use coordinators::{Alone, Coordinator, Coordinators, Endpoint, Node};
@@ -237,8 +237,13 @@ impl GroupService {
     ///
     /// # Errors
     /// [`GroupError::Loading`].
-    pub fn list(&self, filter: &ListFilter<'_>) -> Result<Vec<Listed>, GroupError> {
-        let mut listed = self.shared.read(|groups| groups.list(filter))?;
+    pub async fn list(&self, filter: &ListFilter<'_>) -> Result<Vec<Listed>, GroupError> {
+        let (mut walk, mut listed) = (Walk::default(), Vec::new());
+        while !walk.is_over() {
+            listed.extend(self.shared.read(|groups| groups.list(filter, &mut walk))?);
+            // Between two slices others have their turn.
+            yield_now().await;
+        }
         listed.retain(|group| self.check_here(&group.group).is_ok());
         Ok(listed)
     }

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use milena_groups::Groups;
+use milena_groups::{Groups, Walk};
 use milena_store::Store;
+use tokio::task::yield_now;
 use tokio::time::Instant;
 use tokio::time::{MissedTickBehavior, interval_at, sleep_until};
 
@@ -24,6 +25,8 @@ pub(super) async fn tick(shared: Arc<Shared>) {
             () = shared.sooner.notified() => {}
             () = due => shared.run(Groups::tick),
         }
+        // Very many groups are due in slices, one behind the other.
+        yield_now().await;
     }
 }
 
@@ -35,6 +38,11 @@ pub(super) async fn expire(shared: Arc<Shared>, store: Arc<dyn Store>) {
     loop {
         rounds.tick().await;
         forget_missing(&shared, store.as_ref()).await;
-        shared.run(Groups::expire);
+        let mut walk = Walk::default();
+        while !walk.is_over() {
+            shared.run(|groups, now, out| groups.expire(&mut walk, now, out));
+            // Between two slices others have their turn.
+            yield_now().await;
+        }
     }
 }

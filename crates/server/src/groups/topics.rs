@@ -3,8 +3,10 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use milena_groups::{TopicId, TopicKey};
+use milena_groups::{TopicId, TopicKey, Walk};
 use milena_store::{GrowthWatcher, PartitionRef, Store, TopicRef};
+
+use tokio::task::yield_now;
 
 use super::shared::Shared;
 use crate::topics::mapping::{Mapping, Seen};
@@ -38,7 +40,11 @@ impl GrowthWatcher for Deletions {
 /// answer is asked again with the next round.
 pub(super) async fn forget_missing(shared: &Shared, store: &dyn Store) {
     // Looked up first: a topic that is created in between is in the store's list, and its offsets are not in ours.
-    let known = shared.read(|groups| groups.offsets().topics());
+    let (mut walk, mut known) = (Walk::default(), HashSet::new());
+    while !walk.is_over() {
+        shared.read(|groups| groups.offsets().topics(&mut walk, &mut known));
+        yield_now().await;
+    }
     if known.is_empty() {
         return;
     }

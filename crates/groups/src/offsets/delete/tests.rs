@@ -1,7 +1,7 @@
 use std::collections::HashSet;
 
 use super::*;
-use crate::offsets::testing::{Desk, ID, part, topic};
+use crate::offsets::testing::{Desk, ID, part, topic, topics};
 use crate::{OffsetConfig, TopicId};
 
 fn delete(desk: &mut Desk, topic: &str, partitions: &[i32], readers: &Readers) -> Answer {
@@ -125,6 +125,6 @@ fn a_commit_under_way_does_not_bring_a_deleted_topic_back() {
 #[test]
 fn the_topics_that_offsets_are_of_can_be_compared_with_those_that_exist() {
     let desk = filled();
-    let names: Vec<_> = desk.offsets.topics().iter().map(|key| (key.name.to_string(), key.id)).collect();
+    let names: Vec<_> = topics(&desk.offsets).iter().map(|key| (key.name.to_string(), key.id)).collect();
     assert_eq!(names, [("t".to_owned(), TopicId(7)), ("u".to_owned(), TopicId(7))]);
 }

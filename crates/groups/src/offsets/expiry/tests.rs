@@ -1,5 +1,5 @@
 use super::*;
-use crate::offsets::testing::{Desk, part, request, topic};
+use crate::offsets::testing::{Desk, part, request, topic, topics};
 use crate::{CommitRequest, OffsetConfig};
 
 const DAY: i64 = 86_400_000;
@@ -26,8 +26,16 @@ impl Desk {
     }
 
     fn expire(&mut self, readers: &Readers) {
-        self.offsets.expire(self.now, |_| readers.clone(), &mut self.out);
+        self.look(readers);
         self.settle_all(true);
+    }
+
+    /// As [`Desk::expire`], but nothing is settled yet.
+    fn look(&mut self, readers: &Readers) {
+        for group in self.offsets.groups().cloned().collect::<Vec<_>>() {
+            self.offsets.expire(&group, readers, self.now, &mut self.out);
+        }
+        self.offsets.drop_unused_names();
     }
 }
 
@@ -218,7 +226,7 @@ fn while_too_much_is_under_way_nothing_is_added_and_the_next_round_makes_up_for_
     desk.by_member("g", "t");
     desk.send(request("other", vec![topic("t", vec![part(0, 1)])]));
     desk.offsets.mark("g", false, desk.now, &mut desk.out);
-    desk.offsets.expire(desk.now, |_| Readers::Nobody, &mut desk.out);
+    desk.look(&Readers::Nobody);
     assert_eq!(desk.out.appends.len(), 1);
     desk.settle_all(true);
     desk.expire(&Readers::Nobody);
@@ -233,7 +241,7 @@ fn a_group_that_commits_in_this_moment_is_left_alone() {
     desk.commit("g", vec![topic("t", vec![part(0, 1)])]);
     desk.pass(8 * DAY);
     let token = desk.send(request("g", vec![topic("t", vec![part(0, 2)])]));
-    desk.offsets.expire(desk.now, |_| Readers::Nobody, &mut desk.out);
+    desk.look(&Readers::Nobody);
     desk.settle_all(true);
     assert_eq!(desk.committed(token), [Ok(())]);
     assert_eq!(desk.get("g", "t", 0), Some(2));
@@ -244,7 +252,7 @@ fn an_expired_offset_is_gone_before_the_record_of_it_is_durable_and_a_new_commit
     let mut desk = Desk::new();
     desk.commit("g", vec![topic("t", vec![part(0, 1)])]);
     desk.pass(8 * DAY);
-    desk.offsets.expire(desk.now, |_| Readers::Nobody, &mut desk.out);
+    desk.look(&Readers::Nobody);
     assert_eq!(desk.get("g", "t", 0), None);
     desk.send(request("g", vec![topic("t", vec![part(0, 2)])]));
     desk.settle_all(true);
@@ -259,5 +267,5 @@ fn names_that_no_offset_uses_are_forgotten() {
     desk.pass(8 * DAY);
     desk.expire(&Readers::Nobody);
     desk.expire(&Readers::Nobody);
-    assert!(desk.offsets.topics().is_empty());
+    assert!(topics(&desk.offsets).is_empty());
 }

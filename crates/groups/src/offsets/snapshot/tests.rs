@@ -1,8 +1,9 @@
 use crate::offsets::CommitPartition;
-use crate::offsets::testing::{Desk, part, request, rows, topic};
-use crate::{CommitRequest, CommitTopic, OffsetConfig, Offsets, TopicId};
+use crate::offsets::testing::{Desk, ID, part, request, rows, snapshot, topic};
+use crate::walk::{GROUPS_PER_SLICE, Walk};
+use crate::{CommitRequest, CommitTopic, OffsetConfig, Offsets, Readers, TopicId, TopicKey};
 
-fn loaded_from(records: impl Iterator<Item = Vec<u8>>) -> Offsets {
+fn loaded_from(records: impl IntoIterator<Item = Vec<u8>>) -> Offsets {
     let mut offsets = Offsets::new(OffsetConfig::default());
     for record in records {
         offsets.replay(&record).unwrap();
@@ -28,7 +29,7 @@ fn a_snapshot_makes_an_empty_table_the_same_again() {
     desk.commit("c", vec![topic("t", vec![part(0, 5)])]);
     desk.offsets.mark("c", false, desk.now, &mut desk.out);
     desk.settle_all(true);
-    let again = loaded_from(desk.offsets.freeze().records());
+    let again = loaded_from(snapshot(&desk.offsets));
     assert_eq!(rows(&again), desk.rows());
     assert_eq!(again.len(), 15);
 }
@@ -42,10 +43,10 @@ fn a_large_group_is_split_into_records_of_a_bounded_size() {
         "g",
         vec![topic("a", (0..5_000).map(|p| part(p, 1)).collect()), topic("b", (0..200).map(long).collect())],
     );
-    let records: Vec<_> = desk.offsets.freeze().records().collect();
+    let records = snapshot(&desk.offsets);
     assert!(records.len() > 3);
     assert!(records.iter().all(|record| record.len() < 300 << 10));
-    assert_eq!(rows(&loaded_from(records.into_iter())), desk.rows());
+    assert_eq!(rows(&loaded_from(records)), desk.rows());
 }
 
 #[test]
@@ -53,7 +54,7 @@ fn a_frozen_table_does_not_change_with_the_live_one() {
     let mut desk = Desk::new();
     desk.commit("g", vec![topic("t", vec![part(0, 1)])]);
     let before = desk.rows();
-    let frozen = desk.offsets.freeze();
+    let frozen = desk.offsets.freeze(&mut Walk::default());
     desk.commit("g", vec![topic("t", vec![part(0, 2), part(1, 2)]), topic("u", vec![part(0, 2)])]);
     assert_eq!(rows(&loaded_from(frozen.records())), before);
     assert_eq!(desk.get("g", "t", 0), Some(2));
@@ -64,14 +65,42 @@ fn what_is_under_way_is_not_in_a_snapshot_but_behind_it() {
     let mut desk = Desk::new();
     desk.commit("g", vec![topic("t", vec![part(0, 1)])]);
     desk.send(request("g", vec![topic("t", vec![part(0, 2)])]));
-    let mut records: Vec<_> = desk.offsets.freeze().records().collect();
-    assert_eq!(rows(&loaded_from(records.clone().into_iter())), desk.rows());
+    let mut records = snapshot(&desk.offsets);
+    assert_eq!(rows(&loaded_from(records.clone())), desk.rows());
     records.push(desk.out.appends[0].record.clone());
     desk.settle_all(true);
-    assert_eq!(rows(&loaded_from(records.into_iter())), desk.rows());
+    assert_eq!(rows(&loaded_from(records)), desk.rows());
 }
 
 #[test]
 fn an_empty_table_needs_no_records() {
-    assert_eq!(Desk::new().offsets.freeze().records().count(), 0);
+    assert!(snapshot(&Desk::new().offsets).is_empty());
+}
+
+#[test]
+fn what_expires_or_goes_with_its_topic_between_two_slices_stays_gone() {
+    let mut desk = Desk::new();
+    let groups = 2 * GROUPS_PER_SLICE + 10;
+    for n in 0..groups {
+        desk.commit(&format!("{n:05}"), vec![topic("kept", vec![part(0, 1)]), topic("deleted", vec![part(0, 1)])]);
+    }
+    let (mut walk, mut records) = (Walk::default(), Vec::new());
+    while !walk.is_over() {
+        let before = records.len();
+        records.extend(desk.offsets.freeze(&mut walk).records());
+        assert!(records.len() - before <= GROUPS_PER_SLICE);
+        if before > 0 {
+            continue;
+        }
+        // One group of each slice expires, behind and ahead of where the walk is.
+        let late = desk.now.plus(i64::MAX);
+        for n in [0, GROUPS_PER_SLICE, groups - 1] {
+            desk.offsets.expire(&format!("{n:05}").into(), &Readers::Nobody, late, &mut desk.out);
+        }
+        desk.offsets.topic_deleted(&TopicKey { name: "deleted".into(), id: ID }, &mut desk.out);
+    }
+    records.extend(desk.out.appends.iter().map(|append| append.record.clone()));
+    desk.settle_all(true);
+    assert_eq!(rows(&loaded_from(records)), desk.rows());
+    assert_eq!(desk.offsets.len(), groups - 3);
 }

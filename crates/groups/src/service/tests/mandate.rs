@@ -40,7 +40,7 @@ fn while_offsets_are_loaded_clients_hear_what_makes_them_wait() {
         };
         assert_eq!(answer, expected, "{what}");
     }
-    assert_eq!(desk.groups.list(&ListFilter::default()), Err(GroupError::Loading));
+    assert_eq!(desk.list(&ListFilter::default()), Err(GroupError::Loading));
 }
 
 #[test]
@@ -53,7 +53,7 @@ fn who_does_not_coordinate_sends_everybody_elsewhere_and_lists_nothing() {
         for (what, answer) in asked(&mut desk, &joined) {
             assert_eq!(answer, Err(GroupError::NotCoordinator), "{what}, {round}");
         }
-        assert_eq!(desk.groups.list(&ListFilter::default()), Ok(Vec::new()));
+        assert_eq!(desk.list(&ListFilter::default()), Ok(Vec::new()));
         assert_eq!((desk.groups.deadline(), desk.groups.coordinator().members()), (None, 0));
         assert!(desk.groups.offsets().is_empty() && desk.out.is_empty());
         desk.groups = Groups::elsewhere(GroupConfig::default(), OffsetConfig::default());
