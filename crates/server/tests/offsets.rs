@@ -245,6 +245,27 @@ async fn a_store_that_hangs_fails_commits_in_time_and_holds_up_no_heartbeat() {
 }
 
 #[tokio::test]
+async fn while_too_many_bytes_wait_for_the_store_nothing_more_is_taken() {
+    let memory = MemoryStore::new();
+    let builder = builder().memory(memory.clone()).config(|config| {
+        config.groups.offsets_in_flight_bytes = 10;
+        config.groups.session_timeout_min = Duration::from_millis(100);
+    });
+    let server = builder.start().await;
+    let mut client = server.client().await;
+    create(&mut client, "t", 1).await;
+    assert_eq!(codes(&client.request(9, &commits("t", &[(0, 1)])).await), [0]);
+    memory.plan(Fault::Hangs { applied: false });
+    for _ in 0..2 {
+        assert_eq!(codes(&client.request(9, &commits("t", &[(0, 2)])).await), [14]);
+        assert_eq!(client.request(0, &offset_delete("t", "g")).await.error_code, 14);
+        let request = DeleteGroupsRequest::default().with_groups_names(vec![group("g")]);
+        assert_eq!(client.request(2, &request).await.results[0].error_code, 14);
+    }
+    assert_eq!(offsets(&mut client, "t", &[0]).await, [1]);
+}
+
+#[tokio::test]
 async fn a_deleted_topic_takes_its_offsets_with_it() {
     let server = server().await;
     let mut client = server.client().await;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::Offsets;
+use super::codec;
 use super::in_flight::Reply;
 use super::record::Change;
 use super::table::TopicKey;
@@ -63,7 +64,14 @@ impl Offsets {
         }
         let topics = topics.into_iter().flat_map(|topic| self.incarnations(&request.group, topic)).collect();
         let group = self.table.group_name(&request.group);
-        self.stage(Change::Remove { group, topics }, Reply::DeleteOffsets(token, results), out);
+        let change = Change::Remove { group, topics };
+        let record = codec::encode(&change);
+        if record.len() > self.config.record_bytes_max {
+            let error = GroupError::CommitTooLarge { bytes: record.len(), max: self.config.record_bytes_max };
+            out.answers.push((token, Answer::DeleteOffsets(Err(error))));
+            return;
+        }
+        self.stage_encoded(change, record, Reply::DeleteOffsets(token, results), out);
     }
 
     /// The topics that a name may stand for in this group: those with rows, and those of commits under way.

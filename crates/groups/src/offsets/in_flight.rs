@@ -9,7 +9,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use super::commit::Waiting;
-use super::record::Change;
+use super::record::{Change, Mark};
 use super::table::TopicKey;
 use crate::error::GroupError;
 use crate::output::Ticket;
@@ -31,9 +31,23 @@ struct Entry {
     durable: Option<bool>,
 }
 
+/// A record whose fate is known.
+#[derive(Debug)]
+pub(crate) struct Settled {
+    pub(crate) change: Change,
+    pub(crate) reply: Reply,
+    pub(crate) durable: bool,
+    /// What to record next about its group having members.
+    pub(crate) next_mark: Option<Mark>,
+}
+
 #[derive(Debug, Default)]
 struct Load {
     records: usize,
+    /// A record of the group having members, or none, is under way.
+    marking: bool,
+    /// What to record after it: the last word counts, however often a group flaps while the store is slow.
+    next_mark: Option<Mark>,
     waiting: VecDeque<Waiting>,
 }
 
@@ -71,12 +85,21 @@ impl InFlight {
 
     pub(crate) fn push(&mut self, change: Change, reply: Reply) -> Ticket {
         if let Some(group) = change.group() {
-            self.groups.entry(group.clone()).or_default().records += 1;
+            let load = self.groups.entry(group.clone()).or_default();
+            load.records += 1;
+            load.marking |= matches!(change, Change::Mark { .. });
         }
         self.adds += change.adds();
         let ticket = Ticket(self.first + self.entries.len() as u64);
         self.entries.push_back(Entry { change, reply, durable: None });
         ticket
+    }
+
+    /// Keeps a mark until the one that is under way is settled. False when none is.
+    pub(crate) fn hold_mark(&mut self, group: &str, mark: Mark) -> bool {
+        let Some(load) = self.groups.get_mut(group).filter(|load| load.marking) else { return false };
+        load.next_mark = Some(mark);
+        true
     }
 
     /// Notes what became of a record. A ticket that is not under way is ignored.
@@ -90,20 +113,25 @@ impl InFlight {
     }
 
     /// The oldest record, once it is settled.
-    pub(crate) fn pop(&mut self) -> Option<(Change, Reply, bool)> {
+    pub(crate) fn pop(&mut self) -> Option<Settled> {
         let durable = self.entries.front()?.durable?;
         let entry = self.entries.pop_front()?;
         self.first += 1;
         self.adds = self.adds.saturating_sub(entry.change.adds());
+        let mut next_mark = None;
         if let Some(group) = entry.change.group()
             && let Some(load) = self.groups.get_mut(group)
         {
             load.records = load.records.saturating_sub(1);
+            if matches!(entry.change, Change::Mark { .. }) {
+                load.marking = false;
+                next_mark = load.next_mark.take();
+            }
             if load.records == 0 && load.waiting.is_empty() {
                 self.groups.remove(group);
             }
         }
-        Some((entry.change, entry.reply, durable))
+        Some(Settled { change: entry.change, reply: entry.reply, durable, next_mark })
     }
 
     /// Everything that is under way, in order: replies to records, and requests that wait. Nothing is, afterwards.

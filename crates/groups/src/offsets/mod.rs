@@ -164,14 +164,20 @@ impl Offsets {
     /// snapshot misses a record that it claims to cover.
     pub fn settled(&mut self, ticket: Ticket, durable: bool, out: &mut Outputs) {
         self.in_flight.note(ticket, durable);
-        while let Some((change, reply, durable)) = self.in_flight.pop() {
-            let group = change.group().cloned();
-            if durable {
-                self.table.apply(change);
+        while let Some(settled) = self.in_flight.pop() {
+            let group = settled.change.group().cloned();
+            if settled.durable {
+                self.table.apply(settled.change);
             }
-            self.answer(reply, if durable { Ok(()) } else { Err(GroupError::StoreFailed) }, out);
+            let verdict = if settled.durable { Ok(()) } else { Err(GroupError::StoreFailed) };
+            self.answer(settled.reply, verdict, out);
             if let Some(group) = group {
                 self.release(&group, out);
+                if let Some(mark) = settled.next_mark
+                    && self.knows(&group)
+                {
+                    self.stage(Change::Mark { group, mark }, Reply::None, out);
+                }
             }
         }
     }
@@ -230,12 +236,16 @@ impl Offsets {
 
     /// Records that a group has members, or has none since `now`. It matters after a restart, when nobody else knows
     /// how long a group has been empty. Nothing is recorded for a group without offsets, nor while too much is under
-    /// way: [`Offsets::expire`] makes up for it.
+    /// way: [`Offsets::expire`] makes up for it. Of one group a single such record is under way, and all of them leave
+    /// half of the room to commits.
     pub fn mark(&mut self, group: &str, occupied: bool, now: Timestamp, out: &mut Outputs) {
-        if !self.is_loaded() || !self.knows(group) || self.is_full() {
+        if !self.is_loaded() || !self.knows(group) {
             return;
         }
         let mark = if occupied { Mark::Occupied } else { Mark::EmptySince(now) };
+        if self.in_flight.hold_mark(group, mark) || self.in_flight.len() >= self.config.in_flight_max.div_ceil(2) {
+            return;
+        }
         if occupied && !self.in_flight.is_busy(group) && self.table.mark(group) == mark {
             return;
         }

@@ -206,6 +206,9 @@ impl GroupService {
         if let Err(error) = self.check_here(&request.group) {
             return Some(Err(error));
         }
+        if self.shared.is_full() {
+            return None;
+        }
         let asked = self.shared.ask(|groups, token, _, out| groups.delete_offsets(token, request, out));
         match self.offset_answer(asked).await {
             Some(Answer::DeleteOffsets(results)) => Some(results),
@@ -216,8 +219,9 @@ impl GroupService {
     /// DeleteGroups for one group, under way when this returns.
     #[must_use]
     pub fn delete_group(&self, group: &str) -> Pending {
-        let here = self.check_here(group);
-        let asked = self.shared.ask(|groups, token, _, out| match here {
+        let full = if self.shared.is_full() { Err(GroupError::StoreFailed) } else { Ok(()) };
+        let may = self.check_here(group).and(full);
+        let asked = self.shared.ask(|groups, token, _, out| match may {
             Ok(()) => groups.delete_group(token, group, out),
             Err(error) => out.answers.push((token, Answer::DeleteGroup(Err(error)))),
         });

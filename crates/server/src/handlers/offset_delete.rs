@@ -1,7 +1,8 @@
 //! OffsetDelete (47), version 0: offsets of topics that the group does not read go (KIP-496).
 //!
 //! - Errors for all: 24 group id, 69 no such group, 68 has members that are not consumers, 16 coordinated elsewhere,
-//!   14 the store was too slow or offsets are loaded. For each: 86 a member subscribes to the topic. An offset that is not there counts as deleted.
+//!   28 too many partitions for one record, 14 the store was too slow or offsets are loaded. For
+//!   each: 86 a member subscribes to the topic. An offset that is not there counts as deleted.
 
 use std::sync::Arc;
 

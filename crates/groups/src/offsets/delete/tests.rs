@@ -57,6 +57,21 @@ fn offsets_of_a_group_whose_members_are_no_consumers_are_kept() {
 }
 
 #[test]
+fn a_deletion_that_does_not_fit_into_one_record_is_refused() {
+    let answered = |record_bytes_max| {
+        let mut desk = Desk::with(OffsetConfig { record_bytes_max, ..OffsetConfig::default() });
+        desk.commit("g", vec![topic("t", vec![part(0, 1)])]);
+        let answer = delete(&mut desk, "t", &(0..50).collect::<Vec<_>>(), &Readers::Nobody);
+        (answer, desk.get("g", "t", 0))
+    };
+    // Version, kind, group, topics, name and id of the topic, partitions, and a byte for each of them.
+    let bytes = 1 + 1 + 2 + 1 + 2 + 16 + 1 + 50;
+    assert_eq!(answered(bytes), (Answer::DeleteOffsets(Ok(vec![Ok(()); 50])), None));
+    let error = GroupError::CommitTooLarge { bytes, max: bytes - 1 };
+    assert_eq!(answered(bytes - 1), (Answer::DeleteOffsets(Err(error)), Some(1)));
+}
+
+#[test]
 fn a_deletion_comes_behind_the_commits_before_it() {
     let mut desk = Desk::new();
     desk.send(crate::offsets::testing::request("g", vec![topic("t", vec![part(0, 1)])]));

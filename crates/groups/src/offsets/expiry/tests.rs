@@ -269,3 +269,52 @@ fn names_that_no_offset_uses_are_forgotten() {
     desk.expire(&Readers::Nobody);
     assert!(topics(&desk.offsets).is_empty());
 }
+
+#[test]
+fn a_group_that_flaps_while_the_store_is_slow_has_one_record_under_way_and_the_last_word_counts() {
+    let mut desk = Desk::new();
+    desk.by_member("g", "t");
+    for _ in 0..1_000 {
+        desk.offsets.mark("g", false, desk.now, &mut desk.out);
+        desk.pass(1);
+        desk.offsets.mark("g", true, desk.now, &mut desk.out);
+    }
+    desk.pass(1);
+    desk.offsets.mark("g", false, desk.now, &mut desk.out);
+    assert_eq!(desk.out.appends.len(), 1);
+    let before = desk.log.len();
+    desk.settle_all(true);
+    assert_eq!(desk.log.len(), before + 2);
+    assert_eq!(desk.offsets.table.mark("g"), Mark::EmptySince(desk.now));
+    assert_eq!(desk.rows(), desk.restarted().rows());
+}
+
+#[test]
+fn what_was_to_be_recorded_next_is_recorded_although_the_record_before_it_failed() {
+    let mut desk = Desk::new();
+    desk.by_member("g", "t");
+    desk.offsets.mark("g", false, desk.now, &mut desk.out);
+    desk.offsets.mark("g", true, desk.now, &mut desk.out);
+    desk.pass(1);
+    desk.offsets.mark("g", false, desk.now, &mut desk.out);
+    let first = desk.out.appends.remove(0);
+    desk.settle(first, false);
+    desk.settle_all(true);
+    assert_eq!(desk.offsets.table.mark("g"), Mark::EmptySince(desk.now));
+}
+
+#[test]
+fn groups_that_come_and_go_leave_half_of_the_room_to_commits() {
+    let mut desk = Desk::with(OffsetConfig { in_flight_max: 4, restart_grace_ms: 0, ..OffsetConfig::default() });
+    for group in ["a", "b", "c", "d"] {
+        desk.by_member(group, "t");
+    }
+    for group in ["a", "b", "c", "d"] {
+        desk.offsets.mark(group, false, desk.now, &mut desk.out);
+    }
+    assert_eq!(desk.out.appends.len(), 2);
+    let tokens = [1, 2, 3].map(|offset| desk.send(request("e", vec![topic("t", vec![part(0, offset)])])));
+    assert_eq!(desk.committed(tokens[2]), [Err(crate::GroupError::TooManyInFlight { max: 4 })]);
+    desk.settle_all(true);
+    assert_eq!((desk.committed(tokens[0]), desk.committed(tokens[1])), (vec![Ok(())], vec![Ok(())]));
+}
