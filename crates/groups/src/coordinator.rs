@@ -30,13 +30,15 @@ pub struct Coordinator {
     timers: BTreeSet<(Moment, Arc<str>)>,
     /// Members and given-out ids of all groups.
     heads: usize,
+    /// Bytes that are kept of all members.
+    bytes: usize,
 }
 
 impl Coordinator {
     /// Without groups.
     #[must_use]
     pub fn new(config: GroupConfig) -> Self {
-        Self { config, groups: BTreeMap::new(), timers: BTreeSet::new(), heads: 0 }
+        Self { config, groups: BTreeMap::new(), timers: BTreeSet::new(), heads: 0, bytes: 0 }
     }
 
     /// JoinGroup. Answered with [`Answer::Join`](crate::Answer::Join), perhaps later.
@@ -71,13 +73,31 @@ impl Coordinator {
         if newcomer && self.heads >= self.config.members_max && !self.returns(request) {
             return Err(GroupError::TooManyMembers { max: self.config.members_max });
         }
-        Ok(())
+        self.admit_bytes(request)
     }
 
     /// True when a static member takes its own place, which needs no room.
     fn returns(&self, request: &JoinRequest<'_>) -> bool {
+        self.groups.get(request.group).and_then(|group| group.replaced_by(request)).is_some()
+    }
+
+    /// Whoever is in and says no more than before needs no room.
+    fn admit_bytes(&self, request: &JoinRequest<'_>) -> Result<(), GroupError> {
         let group = self.groups.get(request.group);
-        group.is_some_and(|group| request.instance().is_some_and(|instance| group.instances.contains_key(instance)))
+        let replaced = group.and_then(|group| group.replaced_by(request)).map_or(0, |member| member.bytes);
+        let Some(added) = request.bytes().checked_sub(replaced).filter(|added| *added > 0) else { return Ok(()) };
+        let bytes = group.map_or(0, |group| group.members.said()) + added;
+        if bytes > self.config.group_bytes_max {
+            return Err(GroupError::GroupTooLarge { bytes, max: self.config.group_bytes_max });
+        }
+        if added > self.room() {
+            return Err(GroupError::MembersTooLarge { max: self.config.members_bytes_max });
+        }
+        Ok(())
+    }
+
+    fn room(&self) -> usize {
+        self.config.members_bytes_max.saturating_sub(self.bytes)
     }
 
     /// SyncGroup. Answered with [`Answer::Sync`](crate::Answer::Sync), perhaps later.
@@ -99,7 +119,7 @@ impl Coordinator {
         // looks.
         let group = self.groups.get_mut(sender.group).ok_or(GroupError::UnknownMember)?;
         let mut out = Outputs::default();
-        group.heartbeat(&Ctx { config: &self.config, now, out: &mut out }, sender)
+        group.heartbeat(&Ctx { config: &self.config, now, room: 0, out: &mut out }, sender)
     }
 
     /// LeaveGroup. One result per identity, in the order of the request.
@@ -134,7 +154,7 @@ impl Coordinator {
             return if sender.is_outsider() { Ok(false) } else { Err(GroupError::UnknownMember) };
         };
         let mut out = Outputs::default();
-        group.check_commit(&Ctx { config: &self.config, now, out: &mut out }, sender)
+        group.check_commit(&Ctx { config: &self.config, now, room: 0, out: &mut out }, sender)
     }
 
     /// Takes the token of a join or sync back, because its connection is gone. It is not answered after that; the
@@ -155,7 +175,7 @@ impl Coordinator {
         }
         self.groups.clear();
         self.timers.clear();
-        self.heads = 0;
+        (self.heads, self.bytes) = (0, 0);
     }
 
     /// Carries out what is due: ends sessions, opens barriers. Of very many groups only the first are looked at, each
@@ -267,10 +287,12 @@ impl Coordinator {
         out: &mut Outputs,
         run: impl FnOnce(&mut Group, &mut Ctx<'_>) -> T,
     ) -> Option<T> {
+        let room = self.room();
         let group = self.groups.get_mut(id)?;
-        let before = group.members.len() + group.pending.len();
-        let result = run(group, &mut Ctx { config: &self.config, now, out });
-        self.heads = (self.heads + group.members.len() + group.pending.len()).saturating_sub(before);
+        let (heads, bytes) = (group.heads(), group.bytes());
+        let result = run(group, &mut Ctx { config: &self.config, now, room, out });
+        self.heads = (self.heads + group.heads()).saturating_sub(heads);
+        self.bytes = (self.bytes + group.bytes()).saturating_sub(bytes);
         let wake = group.next_timer();
         if wake != group.wake {
             if let Some(at) = group.wake {
@@ -289,7 +311,8 @@ impl Coordinator {
 
     fn drop_group(&mut self, id: &str) {
         if let Some(group) = self.groups.remove(id) {
-            self.heads = self.heads.saturating_sub(group.members.len() + group.pending.len());
+            self.heads = self.heads.saturating_sub(group.heads());
+            self.bytes = self.bytes.saturating_sub(group.bytes());
             if let Some(at) = group.wake {
                 self.timers.remove(&(at, group.id));
             }

@@ -50,6 +50,19 @@ pub enum GroupError {
         /// The bound.
         max: usize,
     },
+    /// The members of the group together are too many bytes for what its leader is told. Kafka: 81: the group is as
+    /// large as it may be, nothing is wrong with the request.
+    GroupTooLarge {
+        /// What would have to be kept.
+        bytes: usize,
+        /// The bound.
+        max: usize,
+    },
+    /// The members of all groups together are too many bytes. Kafka: 81.
+    MembersTooLarge {
+        /// The bound.
+        max: usize,
+    },
     /// A join lists too many protocols. Kafka: 42.
     TooManyProtocols {
         /// The bound.
@@ -62,7 +75,7 @@ pub enum GroupError {
         /// The bound.
         max: usize,
     },
-    /// The leader filed more bytes for one member than are kept. Kafka: 42.
+    /// The leader filed more bytes than are kept, for one member or for all. Kafka: 42.
     AssignmentTooLarge {
         /// What was filed.
         bytes: usize,
@@ -128,9 +141,11 @@ impl fmt::Display for GroupError {
             Self::GroupFull { max } => write!(f, "the group has its {max} members"),
             Self::TooManyGroups { max } => write!(f, "there are {max} groups"),
             Self::TooManyMembers { max } => write!(f, "there are {max} members in all groups"),
+            Self::GroupTooLarge { bytes, max } => write!(f, "members of {bytes} bytes, {max} are allowed in a group"),
+            Self::MembersTooLarge { max } => write!(f, "the members of all groups are {max} bytes"),
             Self::TooManyProtocols { max } => write!(f, "a join may list {max} protocols"),
             Self::MemberTooLarge { bytes, max } => write!(f, "a member of {bytes} bytes, {max} are allowed"),
-            Self::AssignmentTooLarge { bytes, max } => write!(f, "an assignment of {bytes} bytes, {max} are allowed"),
+            Self::AssignmentTooLarge { bytes, max } => write!(f, "assignments of {bytes} bytes, {max} are allowed"),
             Self::GroupIdNotFound => f.write_str("no such group"),
             Self::NonEmptyGroup => f.write_str("the group has members"),
             Self::SubscribedToTopic => f.write_str("a member of the group subscribes to the topic"),

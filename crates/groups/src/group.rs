@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use crate::error::GroupError;
+use crate::join::JoinRequest;
 use crate::limits::GroupConfig;
 use crate::member::Member;
 use crate::output::{Joined, JoinedMember, Outputs, Synced};
@@ -13,6 +14,8 @@ use crate::types::{Blob, Generation, GroupState, MemberId, Moment};
 pub(crate) struct Ctx<'a> {
     pub(crate) config: &'a GroupConfig,
     pub(crate) now: Moment,
+    /// Bytes that may yet be kept of members, of this group or others.
+    pub(crate) room: usize,
     pub(crate) out: &'a mut Outputs,
 }
 
@@ -46,6 +49,8 @@ pub(crate) struct Members {
     by_seq: BTreeMap<u64, Box<Member>>,
     seqs: HashMap<MemberId, u64>,
     next_seq: u64,
+    said: usize,
+    assigned: usize,
 }
 
 impl Members {
@@ -73,23 +78,55 @@ impl Members {
         self.by_seq.values_mut().map(Box::as_mut)
     }
 
+    /// Bytes that are kept of the joins of all of them: about what the leader is told.
+    pub(crate) fn said(&self) -> usize {
+        self.said
+    }
+
+    /// Bytes of their assignments.
+    pub(crate) fn assigned(&self) -> usize {
+        self.assigned
+    }
+
+    /// Gives each of them its assignment.
+    pub(crate) fn assign(&mut self, assignment: impl Fn(&Member) -> Blob) {
+        self.assigned = 0;
+        for member in self.by_seq.values_mut() {
+            member.assignment = assignment(member);
+            self.assigned += member.assignment.len();
+        }
+    }
+
     pub(crate) fn insert(&mut self, member: Member) {
+        self.said += member.bytes;
         self.seqs.insert(member.id.clone(), self.next_seq);
         self.by_seq.insert(self.next_seq, Box::new(member));
         self.next_seq += 1;
     }
 
     pub(crate) fn remove(&mut self, id: &str) -> Option<Member> {
-        self.by_seq.remove(&self.seqs.remove(id)?).map(|member| *member)
+        let member = self.by_seq.remove(&self.seqs.remove(id)?)?;
+        self.said = self.said.saturating_sub(member.bytes);
+        self.assigned = self.assigned.saturating_sub(member.assignment.len());
+        Some(*member)
+    }
+
+    /// A member joins again with what it says now.
+    pub(crate) fn update(&mut self, id: &str, request: &JoinRequest<'_>) -> Option<&mut Member> {
+        let member = self.by_seq.get_mut(self.seqs.get(id)?)?.as_mut();
+        let before = member.bytes;
+        member.update(request);
+        self.said = (self.said + member.bytes).saturating_sub(before);
+        Some(member)
     }
 
     /// Gives a member another name; it keeps its place.
-    pub(crate) fn rename(&mut self, from: &str, to: MemberId) -> Option<&mut Member> {
-        let seq = self.seqs.remove(from)?;
+    pub(crate) fn rename(&mut self, from: &str, to: MemberId) {
+        let Some(seq) = self.seqs.remove(from) else { return };
         self.seqs.insert(to.clone(), seq);
-        let member = self.by_seq.get_mut(&seq)?.as_mut();
-        member.id = to;
-        Some(member)
+        if let Some(member) = self.by_seq.get_mut(&seq) {
+            member.id = to;
+        }
     }
 }
 
@@ -131,6 +168,16 @@ impl Group {
         }
     }
 
+    /// Bytes that are kept of its members.
+    pub(crate) fn bytes(&self) -> usize {
+        self.members.said() + self.members.assigned()
+    }
+
+    /// Members and given-out ids.
+    pub(crate) fn heads(&self) -> usize {
+        self.members.len() + self.pending.len()
+    }
+
     pub(crate) fn state(&self) -> GroupState {
         match self.phase {
             Phase::Empty => GroupState::Empty,
@@ -160,6 +207,14 @@ impl Group {
             };
         }
         self.members.get(member_id).map(|_| ()).ok_or(GroupError::UnknownMember)
+    }
+
+    /// The member whose place a join takes: its own, or that of the holder of its static name.
+    pub(crate) fn replaced_by(&self, request: &JoinRequest<'_>) -> Option<&Member> {
+        if !request.member_id.is_empty() {
+            return self.members.get(request.member_id);
+        }
+        self.members.get(self.instances.get(request.instance()?)?)
     }
 
     /// The largest rebalance timeout of the members, in milliseconds.

@@ -57,8 +57,13 @@ impl JoinRequest<'_> {
         self.version >= SKIP_ASSIGNMENT_VERSION
     }
 
+    /// What has to be kept of it for a member of that name.
+    pub(crate) fn bytes_as(&self, id: &str) -> usize {
+        self.bytes() - self.member_id.len() + id.len()
+    }
+
     /// What has to be kept of it.
-    fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         let names = self.group.len() + self.member_id.len() + self.instance_id.map_or(0, str::len);
         let client = self.client_id.len() + self.client_host.len() + self.protocol_type.len();
         let protocols: usize = self.protocols.iter().map(|(name, metadata)| name.len() + metadata.len()).sum();
@@ -199,8 +204,7 @@ impl Group {
         if self.members.len() == 1 {
             self.protocol_type = Some(Arc::from(request.protocol_type));
         }
-        if let Some(member) = self.members.get_mut(request.member_id) {
-            member.update(request);
+        if let Some(member) = self.members.update(request.member_id, request) {
             member.refresh(ctx.now);
             if let Some(before) = member.join.replace(ParkedJoin { token }) {
                 // The client gave up on that request; whoever still reads its answer shall try again.

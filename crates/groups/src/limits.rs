@@ -22,6 +22,13 @@ pub struct GroupConfig {
     /// Bytes kept of one member: names, protocols and metadata. One over:
     /// [`MemberTooLarge`](crate::GroupError::MemberTooLarge).
     pub member_bytes_max: usize,
+    /// Bytes kept of all members of a group: what its leader is told in one answer. One over:
+    /// [`GroupTooLarge`](crate::GroupError::GroupTooLarge).
+    pub group_bytes_max: usize,
+    /// Bytes kept of all members of all groups, assignments included. One over:
+    /// [`MembersTooLarge`](crate::GroupError::MembersTooLarge), of an assignment
+    /// [`AssignmentTooLarge`](crate::GroupError::AssignmentTooLarge).
+    pub members_bytes_max: usize,
     /// Bytes of one member's assignment. One over: [`AssignmentTooLarge`](crate::GroupError::AssignmentTooLarge).
     pub assignment_bytes_max: usize,
     /// Protocols in one join. One over: [`TooManyProtocols`](crate::GroupError::TooManyProtocols).
@@ -43,6 +50,9 @@ impl Default for GroupConfig {
             members_max: 200_000,
             // Sticky assignors put what a member owns into its metadata: 10,000 partitions are some 100 KB.
             member_bytes_max: 1 << 20,
+            // librdkafka takes no answer above 100,000,000 bytes (`receive.message.max.bytes`).
+            group_bytes_max: 64 << 20,
+            members_bytes_max: 1 << 30,
             assignment_bytes_max: 1 << 20,
             protocols_max: 64,
             // The wire's int16 length.

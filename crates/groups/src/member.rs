@@ -33,6 +33,8 @@ pub(crate) struct Member {
     pub(crate) nameless: bool,
     /// When an unanswered first join is given up.
     pub(crate) new_until: Option<Moment>,
+    /// What is kept of its last join.
+    pub(crate) bytes: usize,
     heard: Moment,
 }
 
@@ -40,6 +42,7 @@ impl Member {
     pub(crate) fn new(id: MemberId, request: &JoinRequest<'_>, config: &GroupConfig, now: Moment) -> Self {
         Self {
             nameless: request.member_id.is_empty(),
+            bytes: request.bytes_as(&id),
             id,
             instance_id: request.instance().map(Arc::from),
             client_id: Arc::from(request.client_id),
@@ -63,6 +66,7 @@ impl Member {
         self.session_timeout_ms = request.session_timeout_ms.unsigned_abs();
         self.rebalance_timeout_ms = request.rebalance_timeout();
         self.protocols = request.protocols.iter().map(|(name, metadata)| Protocol::new(name, metadata)).collect();
+        self.bytes = request.bytes_as(&self.id);
     }
 
     /// The session starts anew.

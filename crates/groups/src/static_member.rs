@@ -25,7 +25,8 @@ impl Group {
         }
         let leader_before = self.leader.clone();
         let new_id = request.mint();
-        let Some(member) = self.members.rename(old_id, new_id.clone()) else {
+        self.members.rename(old_id, new_id.clone());
+        let Some(member) = self.members.update(&new_id, request) else {
             return Err(GroupError::UnknownMember);
         };
         if let Some(parked) = member.join.take() {
@@ -34,7 +35,6 @@ impl Group {
         if let Some(waiting) = member.sync.take() {
             ctx.out.sync(waiting, Err(GroupError::FencedInstance));
         }
-        member.update(request);
         member.refresh(ctx.now);
         member.nameless = true;
         if member.new_until.is_some() {

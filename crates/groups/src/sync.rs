@@ -46,7 +46,7 @@ impl Group {
             Phase::Preparing(_) => Err(GroupError::RebalanceInProgress),
             Phase::Completing { sync_until } => {
                 let leads = self.is_leader(request.member_id);
-                let filed = if leads { check_assignments(ctx, request)? } else { HashMap::new() };
+                let filed = if leads { self.check_assignments(ctx, request)? } else { HashMap::new() };
                 self.park_sync(ctx, token, request.member_id);
                 if leads {
                     self.file(ctx, sync_until, &filed);
@@ -74,13 +74,11 @@ impl Group {
 
     /// Keeps what the leader filed. Whom it left out has an empty assignment, whom it invented is ignored.
     fn file(&mut self, ctx: &mut Ctx<'_>, sync_until: crate::types::Moment, filed: &HashMap<&str, &[u8]>) {
-        for member in self.members.iter_mut() {
-            member.assignment = match filed.get(&*member.id) {
-                Some(blob) => Blob::from(*blob),
-                None if crate::mutants::on(crate::mutants::Mutant::StaleAssignments) => member.assignment.clone(),
-                None => Blob::from([]),
-            };
-        }
+        self.members.assign(|member| match filed.get(&*member.id) {
+            Some(blob) => Blob::from(*blob),
+            None if crate::mutants::on(crate::mutants::Mutant::StaleAssignments) => member.assignment.clone(),
+            None => Blob::from([]),
+        });
         self.phase = Phase::Stable { sync_until: Some(sync_until) };
         self.answer_syncs(ctx);
     }
@@ -100,15 +98,23 @@ impl Group {
             }
         }
     }
-}
 
-/// Later entries of one member win, as in a map.
-fn check_assignments<'a>(ctx: &Ctx<'_>, request: &SyncRequest<'a>) -> Result<HashMap<&'a str, &'a [u8]>, GroupError> {
-    let max = ctx.config.assignment_bytes_max;
-    if let Some((_, blob)) = request.assignments.iter().find(|(_, blob)| blob.len() > max) {
-        return Err(GroupError::AssignmentTooLarge { bytes: blob.len(), max });
+    /// Later entries of one member win, as in a map.
+    fn check_assignments<'a>(
+        &self,
+        ctx: &Ctx<'_>,
+        request: &SyncRequest<'a>,
+    ) -> Result<HashMap<&'a str, &'a [u8]>, GroupError> {
+        let max = ctx.config.assignment_bytes_max;
+        if let Some((_, blob)) = request.assignments.iter().find(|(_, blob)| blob.len() > max) {
+            return Err(GroupError::AssignmentTooLarge { bytes: blob.len(), max });
+        }
+        let filed: HashMap<_, _> = request.assignments.iter().copied().collect();
+        let bytes = self.members.iter().filter_map(|member| filed.get(&*member.id)).map(|blob| blob.len()).sum();
+        // The assignments of the generation before make room for these.
+        let max = ctx.room + self.members.assigned();
+        if bytes > max { Err(GroupError::AssignmentTooLarge { bytes, max }) } else { Ok(filed) }
     }
-    Ok(request.assignments.iter().copied().collect())
 }
 
 #[cfg(test)]

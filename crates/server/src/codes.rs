@@ -115,9 +115,13 @@ pub fn of_group(error: &GroupError) -> ResponseError {
         GroupError::MemberIdRequired => ResponseError::MemberIdRequired,
         GroupError::InconsistentProtocol => ResponseError::InconsistentGroupProtocol,
         GroupError::InvalidSessionTimeout { .. } => ResponseError::InvalidSessionTimeout,
-        GroupError::GroupFull { .. } | GroupError::TooManyGroups { .. } | GroupError::TooManyMembers { .. } => {
-            ResponseError::GroupMaxSizeReached
-        }
+        // The client's application hears of each of them and can only end. This one says where to look: the request is in
+        // order, the group or the server has no room for it.
+        GroupError::GroupFull { .. }
+        | GroupError::TooManyGroups { .. }
+        | GroupError::TooManyMembers { .. }
+        | GroupError::GroupTooLarge { .. }
+        | GroupError::MembersTooLarge { .. } => ResponseError::GroupMaxSizeReached,
         GroupError::TooManyProtocols { .. }
         | GroupError::MemberTooLarge { .. }
         | GroupError::AssignmentTooLarge { .. } => ResponseError::InvalidRequest,

@@ -212,6 +212,35 @@ async fn joins_that_wait_hold_nothing_of_the_budget() {
 }
 
 #[tokio::test]
+async fn members_that_say_more_than_their_leader_can_be_told_are_not_let_in() {
+    let server = builder().config(|config| config.groups.group_metadata_bytes_max = 2_000).start().await;
+    let mut member = Member::alone(&server).await;
+    let mut request = join_request("", None);
+    request.protocols[0].metadata = vec![7; 1_900].into();
+    for version in [3, 9] {
+        let refused = member.client.request(version, &request).await;
+        assert_eq!((refused.error_code, refused.generation_id), (81, -1), "version {version}");
+    }
+    assert_eq!(member.heartbeat().await, 0, "nobody is disturbed");
+}
+
+#[tokio::test]
+async fn an_answer_about_groups_is_as_large_as_a_request_may_be_and_not_larger() {
+    let server = builder().config(|config| config.limits.max_frame_bytes = 8_192).start().await;
+    let mut member = Member { client: server.client().await.with_client_id("app"), ..Member::new(&server).await };
+    for (over, codes) in [(0, [0, 0]), (1, [0, 42])] {
+        member.join().await;
+        // A group and a member count for 40 bytes each, beside their texts; the metadata is "subscription of somebody".
+        let rest = 40 + 40 + member.id.len() + "app".len() + "/127.0.0.1".len() + 24;
+        let id = member.id.clone();
+        member.sync(&[(&id, &"a".repeat(4_096 - rest + over))]).await;
+        let request = DescribeGroupsRequest::default().with_groups(vec![group("g"), group("g")]);
+        let groups = member.client.request(5, &request).await.groups;
+        assert_eq!([groups[0].error_code, groups[1].error_code], codes);
+    }
+}
+
+#[tokio::test]
 async fn groups_are_listed_and_described_with_the_bytes_of_their_members() {
     let server = server().await;
     let mut member = Member::alone(&server).await;

@@ -155,6 +155,76 @@ fn protocols_and_bytes_of_a_join_are_bounded() {
     assert!(w.waits(token), "the group rebalances with it");
 }
 
+/// A member of 100 bytes, of which `more` come on top: group, name of 3, host, type and protocol are 23 without its id.
+fn heavy(name: &str, more: usize) -> Client {
+    let id = "100-fresh1".len();
+    assert_eq!(name.len(), 3);
+    Client { protocols: vec![("a".to_owned(), vec![0; 100 - 23 - id + more])], ..Client::new(name).version(0) }
+}
+
+#[test]
+fn what_the_leader_is_told_of_a_group_is_bounded() {
+    let mut w = World::with(GroupConfig { group_bytes_max: 290, ..config() });
+    let mut first = heavy("100", 0);
+    let token = w.send_join(&first);
+    w.joined(token, &mut first);
+    let second = w.send_join(&heavy("100", 0));
+    assert!(w.waits(second));
+    // The third brings its name, which it has not yet, on top of 90 bytes.
+    let token = w.send_join(&heavy("100", 1));
+    assert_eq!(w.refused(token), GroupError::GroupTooLarge { bytes: 291, max: 290 });
+    let third = w.send_join(&heavy("100", 0));
+    assert!(w.waits(third), "at the bound");
+    // Who is in may come back with as much as before, and not with more.
+    let grown = Client { protocols: heavy("100", 1).protocols, ..first.clone() };
+    let token = w.send_join(&grown);
+    assert!(matches!(w.refused(token), GroupError::GroupTooLarge { max: 290, .. }));
+    let token = w.send_join(&first);
+    let told: usize = w.joined(token, &mut first).members.iter().map(|m| m.member_id.len() + m.metadata.len()).sum();
+    assert!(told > 200 && told <= 300, "{told}");
+    // Whoever goes makes room.
+    let token = w.send_join(&heavy("100", 0));
+    assert!(matches!(w.refused(token), GroupError::GroupTooLarge { max: 290, .. }));
+    w.leave(&[(&first.member_id, None)]);
+    let token = w.send_join(&heavy("100", 0));
+    assert!(w.waits(token));
+}
+
+#[test]
+fn a_static_member_that_returns_takes_the_room_of_its_old_self() {
+    let mut w = World::with(GroupConfig { group_bytes_max: 100, ..config() });
+    let heavy = |n| Client { protocols: vec![("a".to_owned(), vec![0; n])], ..Client::fixed("i") };
+    let token = w.send_join(&heavy(70));
+    assert!(w.join_answer(token).is_ok());
+    let token = w.send_join(&heavy(70));
+    assert!(w.join_answer(token).is_ok());
+    let token = w.send_join(&heavy(90));
+    assert!(matches!(w.refused(token), GroupError::GroupTooLarge { max: 100, .. }));
+}
+
+#[test]
+fn the_members_and_assignments_of_all_groups_are_bounded_together() {
+    let mut w = World::with(GroupConfig { members_bytes_max: 150, ..config() });
+    let mut first = heavy("100", 0);
+    let token = w.send_join(&first);
+    w.joined(token, &mut first);
+    let token = w.send_join(&heavy("100", 0));
+    assert_eq!(w.refused(token), GroupError::MembersTooLarge { max: 150 });
+    let member_id = first.member_id.clone();
+    let token = w.send_sync(&first, &[(&member_id, &[0; 51])]);
+    assert_eq!(w.synced(token), Err(GroupError::AssignmentTooLarge { bytes: 51, max: 50 }));
+    let token = w.send_sync(&first, &[(&member_id, &[0; 50]), ("nobody", &[0; 50])]);
+    assert!(w.synced(token).is_ok());
+    // The next generation's assignments take the place of these.
+    let token = w.send_join(&first);
+    w.joined(token, &mut first);
+    let token = w.send_sync(&first, &[(&member_id, &[1; 50])]);
+    assert!(w.synced(token).is_ok());
+    w.leave(&[(&member_id, None)]);
+    let token = w.send_join(&Client { protocols: vec![("a".to_owned(), vec![0; 127])], ..heavy("100", 0) });
+    assert!(w.join_answer(token).is_ok(), "all of the room is free again");
+}
+
 #[test]
 fn a_join_without_protocols_or_type_is_inconsistent() {
     let mut w = World::new();

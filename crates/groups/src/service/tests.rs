@@ -2,10 +2,10 @@ use super::*;
 use crate::offsets::testing::{ID, part, request, topic};
 use crate::offsets::{Committed, DeletePartitions};
 use crate::testing::subscription;
-use crate::walk::GROUPS_PER_SLICE;
 use crate::{Generation, JoinRefused, Joined};
 
 mod mandate;
+mod slices;
 
 /// The whole service with a store that takes everything, unless it is told to wait.
 struct Desk {
@@ -289,6 +289,16 @@ fn offsets_of_subscribed_topics_are_not_deleted() {
 }
 
 #[test]
+fn a_group_that_never_had_members_goes_with_its_last_offset() {
+    let mut desk = Desk::new();
+    desk.commit("g");
+    assert_eq!(desk.delete_offset("g"), Ok(vec![Ok(())]));
+    assert_eq!(desk.delete("g"), Err(GroupError::GroupIdNotFound));
+    desk.commit("g");
+    assert_eq!(desk.delete("g"), Ok(()));
+}
+
+#[test]
 fn a_restart_forgets_members_and_no_offset() {
     let mut desk = Desk::new();
     let joined = desk.member("g", &["t"]);
@@ -363,33 +373,4 @@ fn the_deadline_is_that_of_the_members() {
     desk.pass(10_000);
     assert_eq!(desk.groups.coordinator().members(), 0);
     assert_eq!(desk.groups.offsets().len(), 0);
-}
-
-#[test]
-fn many_groups_are_looked_at_in_slices_and_none_is_left_out() {
-    let mut desk = Desk::new();
-    let many = 3 * GROUPS_PER_SLICE / 2;
-    for n in 0..many {
-        let joined = desk.member(&format!("m{n}"), &["t"]);
-        desk.commit_as(&format!("m{n}"), &joined.member_id, joined.generation);
-        desk.commit(&format!("o{n}"));
-    }
-    let listed = desk.list(&ListFilter::default()).unwrap();
-    assert!(listed.len() == 2 * many && listed.is_sorted_by_key(|listed| &listed.group));
-    assert_eq!(desk.list(&ListFilter { states: &["Stable"], types: &[] }).unwrap().len(), many);
-
-    desk.now.moment = desk.now.moment.plus(10_000);
-    desk.groups.tick(desk.now, &mut desk.out);
-    assert_eq!(desk.groups.coordinator().members(), many - GROUPS_PER_SLICE, "a slice of them");
-    assert_eq!(desk.groups.deadline(), Some(desk.now.moment), "the rest is due");
-    desk.pass(0);
-    assert_eq!(desk.groups.coordinator().members(), 0);
-
-    desk.now.wall = desk.now.wall.plus(8 * 86_400_000);
-    let mut walk = Walk::default();
-    desk.groups.expire(&mut walk, desk.now, &mut desk.out);
-    assert_eq!((desk.groups.offsets().len(), walk.is_over()), (2 * many - GROUPS_PER_SLICE, false));
-    desk.expire();
-    desk.settle();
-    assert!(desk.groups.offsets().is_empty() && desk.groups.coordinator().is_empty());
 }

@@ -52,6 +52,12 @@ pub(super) const GROUPS: &[Key] = &[
     number!(members_max, COUNT, "Members of all groups. One more is refused with 81."),
     number!(protocols_max, COUNT, "Assignors that a member may list, else 42."),
     number!(member_bytes_max, BYTES, "Bytes of names and metadata of a member, else 42."),
+    number!(group_metadata_bytes_max, BYTES, "Bytes of names and metadata of all members of a group, else 81."),
+    number!(
+        members_bytes_max,
+        BYTES,
+        "Bytes of names, metadata and assignments of the members of all groups, else 81."
+    ),
     number!(assignment_bytes_max, BYTES, "Bytes of the assignment of one member, else 42."),
     time!(offsets_retention, zero: false, "How long offsets of a group without members are kept."),
     time!(offsets_check_interval, zero: false, "How often expired offsets are looked for."),

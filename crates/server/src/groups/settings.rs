@@ -28,6 +28,11 @@ pub struct GroupSettings {
     pub protocols_max: usize,
     /// Bytes of names and metadata kept of a member. Passed: 42.
     pub member_bytes_max: usize,
+    /// Bytes of names and metadata kept of all members of a group: its leader is told them in one answer, and librdkafka
+    /// takes none above 100,000,000 bytes. Passed: 81.
+    pub group_metadata_bytes_max: usize,
+    /// Bytes of names, metadata and assignments kept of the members of all groups. Passed: 81, by an assignment 42.
+    pub members_bytes_max: usize,
     /// Bytes of the assignment of one member. Passed: 42.
     pub assignment_bytes_max: usize,
     /// How long offsets of a group without members are kept. Kafka's default.
@@ -70,6 +75,8 @@ impl Default for GroupSettings {
             members_max: 200_000,
             protocols_max: 64,
             member_bytes_max: 1 << 20,
+            group_metadata_bytes_max: 64 << 20,
+            members_bytes_max: 1 << 30,
             assignment_bytes_max: 1 << 20,
             offsets_retention: Duration::from_secs(7 * 86_400),
             offsets_check_interval: Duration::from_secs(600),
@@ -118,6 +125,8 @@ impl GroupSettings {
             groups_max: self.groups_max,
             members_max: self.members_max,
             member_bytes_max: self.member_bytes_max,
+            group_bytes_max: self.group_metadata_bytes_max,
+            members_bytes_max: self.members_bytes_max,
             assignment_bytes_max: self.assignment_bytes_max,
             protocols_max: self.protocols_max,
             ..GroupConfig::default()

@@ -84,6 +84,7 @@ fn described(version: i16, member: &DescribedMember) -> DescribedGroupMember {
 fn bytes(description: &Description) -> usize {
     let members = description.members.iter().map(|member| {
         let texts = member.member_id.len() + member.client_id.len() + member.client_host.len();
+        let texts = texts + member.instance_id.as_ref().map_or(0, |instance| instance.len());
         FIXED_BYTES + texts + member.metadata.len() + member.assignment.len()
     });
     FIXED_BYTES + members.sum::<usize>()
