@@ -5,10 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use milena_records::{Codec, TimestampType};
-use milena_store::testing::{MemoryStore, TestMessage, batch_of};
+use milena_store::testing::{Layer, Layered, MemoryStore, TestMessage, batch_of};
 use milena_store::{
-    AppendBatch, Appended, Bounds, Capabilities, Entry, Found, GrowthWatcher, PartitionRef, PartitionSize, ReadLimit,
-    Store, StoreError, StoreFuture, TimeKind, TopicInfo, TopicRef, TopicSettings,
+    AppendBatch, Bounds, Entry, Found, PartitionRef, ReadLimit, Store, StoreError, StoreFuture, TimeKind, TopicSettings,
 };
 use parking_lot::Mutex;
 use uuid::Uuid;
@@ -21,7 +20,7 @@ use crate::metrics::FetchMetrics;
 use crate::topics::{Topic, TopicConfig};
 
 pub(crate) struct World {
-    pub(crate) store: Probe,
+    pub(crate) store: Layered<Probe>,
     pub(crate) topics: Table,
     pub(crate) fetches: Fetches,
     pub(crate) limits: Limits,
@@ -34,7 +33,7 @@ impl World {
     }
 
     pub(crate) fn with(limits: Limits) -> Self {
-        let (store, fetches) = (Probe::default(), Fetches::new(&limits));
+        let (store, fetches) = (Layered::<Probe>::default(), Fetches::new(&limits));
         store.watch(fetches.watcher());
         Self { store, topics: Table::default(), fetches, limits, metrics: FetchMetrics::default() }
     }
@@ -125,43 +124,9 @@ impl Probe {
     }
 }
 
-impl Store for Probe {
-    fn capabilities(&self) -> Capabilities {
-        self.inner.capabilities()
-    }
-
-    fn topics(&self) -> StoreFuture<'_, Vec<TopicInfo>> {
-        self.inner.topics()
-    }
-
-    fn topic<'a>(&'a self, stream: &'a str, topic: &'a str) -> StoreFuture<'a, Option<TopicInfo>> {
-        self.inner.topic(stream, topic)
-    }
-
-    fn create_topic<'a>(
-        &'a self,
-        stream: &'a str,
-        topic: &'a str,
-        partitions: u32,
-        settings: &'a TopicSettings,
-    ) -> StoreFuture<'a, TopicInfo> {
-        self.inner.create_topic(stream, topic, partitions, settings)
-    }
-
-    fn delete_topic<'a>(&'a self, topic: &'a TopicRef) -> StoreFuture<'a, ()> {
-        self.inner.delete_topic(topic)
-    }
-
-    fn grow_topic<'a>(&'a self, topic: &'a TopicRef, partitions: u32) -> StoreFuture<'a, TopicInfo> {
-        self.inner.grow_topic(topic, partitions)
-    }
-
-    fn update_settings<'a>(&'a self, topic: &'a TopicRef, settings: &'a TopicSettings) -> StoreFuture<'a, TopicInfo> {
-        self.inner.update_settings(topic, settings)
-    }
-
-    fn append<'a>(&'a self, at: &'a PartitionRef, batch: AppendBatch) -> StoreFuture<'a, Appended> {
-        self.inner.append(at, batch)
+impl Layer for Probe {
+    fn below(&self) -> &dyn Store {
+        &self.inner
     }
 
     fn read<'a>(&'a self, at: &'a PartitionRef, from: u64, limit: ReadLimit) -> StoreFuture<'a, Vec<Entry>> {
@@ -191,10 +156,6 @@ impl Store for Probe {
         self.inner.find(at, from, time_micros, kind)
     }
 
-    fn newest<'a>(&'a self, at: &'a PartitionRef, kind: TimeKind) -> StoreFuture<'a, Option<Found>> {
-        self.inner.newest(at, kind)
-    }
-
     fn bounds<'a>(&'a self, at: &'a PartitionRef) -> StoreFuture<'a, Bounds> {
         self.bounds.fetch_add(1, Ordering::Relaxed);
         Box::pin(async move {
@@ -205,21 +166,5 @@ impl Store for Probe {
             }
             bounds
         })
-    }
-
-    fn trim<'a>(&'a self, at: &'a PartitionRef, before: u64) -> StoreFuture<'a, Bounds> {
-        self.inner.trim(at, before)
-    }
-
-    fn sizes<'a>(&'a self, topic: &'a TopicRef) -> StoreFuture<'a, Vec<PartitionSize>> {
-        self.inner.sizes(topic)
-    }
-
-    fn watch(&self, watcher: Arc<dyn GrowthWatcher>) {
-        self.inner.watch(watcher);
-    }
-
-    fn close(&self) -> StoreFuture<'_, ()> {
-        self.inner.close()
     }
 }

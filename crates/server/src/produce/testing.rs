@@ -5,11 +5,8 @@ use std::time::Duration;
 
 use milena_records::ProducerSequence;
 use milena_store::frame::Frames;
-use milena_store::testing::{MemoryStore, TestMessage, batch_of};
-use milena_store::{
-    AppendBatch, Appended, Bounds, Capabilities, Entry, Found, GrowthWatcher, PartitionRef, PartitionSize,
-    ProducerSpan, ReadLimit, Store, StoreFuture, TimeKind, TopicInfo, TopicRef, TopicSettings,
-};
+use milena_store::testing::{Layer, Layered, MemoryStore, TestMessage, batch_of};
+use milena_store::{AppendBatch, Appended, PartitionRef, ProducerSpan, ReadLimit, Store, StoreFuture, TopicSettings};
 use tokio::time::Instant;
 
 use super::append::{AppendError, Prepared, Stored};
@@ -94,7 +91,7 @@ impl TestServer {
 }
 
 async fn open(store: &MemoryStore, settings: &ProduceSettings) -> Produce {
-    let store: Arc<dyn Store> = Arc::new(SlowStore(store.clone()));
+    let store: Arc<dyn Store> = Arc::new(Layered(SlowStore(store.clone())));
     let marks = LogMarks::open(Arc::clone(&store), 0).await.unwrap();
     Produce::open(settings.clone(), 0, store, Box::new(marks), Arc::default()).await.unwrap()
 }
@@ -102,7 +99,11 @@ async fn open(store: &MemoryStore, settings: &ProduceSettings) -> Produce {
 /// A store whose appends take a millisecond before they begin and one before they return, so that others come between.
 struct SlowStore(MemoryStore);
 
-impl Store for SlowStore {
+impl Layer for SlowStore {
+    fn below(&self) -> &dyn Store {
+        &self.0
+    }
+
     fn append<'a>(&'a self, at: &'a PartitionRef, batch: AppendBatch) -> StoreFuture<'a, Appended> {
         Box::pin(async move {
             tokio::time::sleep(Duration::from_millis(1)).await;
@@ -110,63 +111,6 @@ impl Store for SlowStore {
             tokio::time::sleep(Duration::from_millis(1)).await;
             appended
         })
-    }
-    fn capabilities(&self) -> Capabilities {
-        self.0.capabilities()
-    }
-    fn topics(&self) -> StoreFuture<'_, Vec<TopicInfo>> {
-        self.0.topics()
-    }
-    fn topic<'a>(&'a self, stream: &'a str, topic: &'a str) -> StoreFuture<'a, Option<TopicInfo>> {
-        self.0.topic(stream, topic)
-    }
-    fn create_topic<'a>(
-        &'a self,
-        stream: &'a str,
-        topic: &'a str,
-        partitions: u32,
-        settings: &'a TopicSettings,
-    ) -> StoreFuture<'a, TopicInfo> {
-        self.0.create_topic(stream, topic, partitions, settings)
-    }
-    fn delete_topic<'a>(&'a self, topic: &'a TopicRef) -> StoreFuture<'a, ()> {
-        self.0.delete_topic(topic)
-    }
-    fn grow_topic<'a>(&'a self, topic: &'a TopicRef, partitions: u32) -> StoreFuture<'a, TopicInfo> {
-        self.0.grow_topic(topic, partitions)
-    }
-    fn update_settings<'a>(&'a self, topic: &'a TopicRef, settings: &'a TopicSettings) -> StoreFuture<'a, TopicInfo> {
-        self.0.update_settings(topic, settings)
-    }
-    fn read<'a>(&'a self, at: &'a PartitionRef, from: u64, limit: ReadLimit) -> StoreFuture<'a, Vec<Entry>> {
-        self.0.read(at, from, limit)
-    }
-    fn find<'a>(
-        &'a self,
-        at: &'a PartitionRef,
-        from: u64,
-        time_micros: u64,
-        kind: TimeKind,
-    ) -> StoreFuture<'a, Option<Found>> {
-        self.0.find(at, from, time_micros, kind)
-    }
-    fn newest<'a>(&'a self, at: &'a PartitionRef, kind: TimeKind) -> StoreFuture<'a, Option<Found>> {
-        self.0.newest(at, kind)
-    }
-    fn bounds<'a>(&'a self, at: &'a PartitionRef) -> StoreFuture<'a, Bounds> {
-        self.0.bounds(at)
-    }
-    fn trim<'a>(&'a self, at: &'a PartitionRef, before: u64) -> StoreFuture<'a, Bounds> {
-        self.0.trim(at, before)
-    }
-    fn sizes<'a>(&'a self, topic: &'a TopicRef) -> StoreFuture<'a, Vec<PartitionSize>> {
-        self.0.sizes(topic)
-    }
-    fn watch(&self, watcher: Arc<dyn GrowthWatcher>) {
-        self.0.watch(watcher);
-    }
-    fn close(&self) -> StoreFuture<'_, ()> {
-        self.0.close()
     }
 }
 

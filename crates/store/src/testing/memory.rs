@@ -96,6 +96,12 @@ impl MemoryStore {
         self.lock().faults.clear();
     }
 
+    /// Planned faults that no append has met yet.
+    #[must_use]
+    pub fn faults_left(&self) -> usize {
+        self.lock().faults.len()
+    }
+
     /// Lets late appends land now.
     pub fn land_late(&self) {
         let mut shared = self.lock();

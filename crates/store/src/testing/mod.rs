@@ -1,8 +1,11 @@
-//! For tests: an engine in memory, simple enough to be believed, with fault hooks; and blocks of messages.
+//! For tests: an engine in memory, simple enough to be believed, with fault hooks; layers in front of a store; and blocks of
+//! messages.
 
+mod layer;
 mod memory;
 mod messages;
 mod partition;
 
+pub use layer::{Layer, Layered};
 pub use memory::{Fault, MemoryStore};
 pub use messages::{TestMessage, batch_of};

@@ -3,11 +3,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use milena_store::testing::{Fault, MemoryStore};
-use milena_store::{
-    AppendBatch, Appended, Bounds, Capabilities, Entry, Found, GrowthWatcher, PartitionRef, PartitionSize, ReadLimit,
-    StoreFuture, TimeKind, TopicRef, TopicSettings,
-};
+use milena_store::testing::{Fault, Layer, Layered, MemoryStore};
+use milena_store::{Capabilities, StoreFuture, TopicRef, TopicSettings};
 
 use super::*;
 use crate::config::MappedTopic;
@@ -62,10 +59,15 @@ impl Flaky {
     }
 }
 
-impl Store for Flaky {
+impl Layer for Flaky {
+    fn below(&self) -> &dyn Store {
+        &self.memory
+    }
+
     fn capabilities(&self) -> Capabilities {
         Capabilities { foreign_writers: self.foreign, ..self.memory.capabilities() }
     }
+
     fn topics(&self) -> StoreFuture<'_, Vec<TopicInfo>> {
         Box::pin(async {
             if self.listing_fails.load(Ordering::Relaxed) {
@@ -74,9 +76,7 @@ impl Store for Flaky {
             self.memory.topics().await
         })
     }
-    fn topic<'a>(&'a self, stream: &'a str, topic: &'a str) -> StoreFuture<'a, Option<TopicInfo>> {
-        self.memory.topic(stream, topic)
-    }
+
     fn create_topic<'a>(
         &'a self,
         stream: &'a str,
@@ -86,47 +86,13 @@ impl Store for Flaky {
     ) -> StoreFuture<'a, TopicInfo> {
         Box::pin(self.change(self.memory.create_topic(stream, topic, partitions, settings)))
     }
+
     fn delete_topic<'a>(&'a self, topic: &'a TopicRef) -> StoreFuture<'a, ()> {
         Box::pin(self.change(self.memory.delete_topic(topic)))
     }
+
     fn grow_topic<'a>(&'a self, topic: &'a TopicRef, partitions: u32) -> StoreFuture<'a, TopicInfo> {
         Box::pin(self.change(self.memory.grow_topic(topic, partitions)))
-    }
-    fn update_settings<'a>(&'a self, topic: &'a TopicRef, settings: &'a TopicSettings) -> StoreFuture<'a, TopicInfo> {
-        self.memory.update_settings(topic, settings)
-    }
-    fn append<'a>(&'a self, at: &'a PartitionRef, batch: AppendBatch) -> StoreFuture<'a, Appended> {
-        self.memory.append(at, batch)
-    }
-    fn read<'a>(&'a self, at: &'a PartitionRef, from: u64, limit: ReadLimit) -> StoreFuture<'a, Vec<Entry>> {
-        self.memory.read(at, from, limit)
-    }
-    fn find<'a>(
-        &'a self,
-        at: &'a PartitionRef,
-        from: u64,
-        time: u64,
-        kind: TimeKind,
-    ) -> StoreFuture<'a, Option<Found>> {
-        self.memory.find(at, from, time, kind)
-    }
-    fn newest<'a>(&'a self, at: &'a PartitionRef, kind: TimeKind) -> StoreFuture<'a, Option<Found>> {
-        self.memory.newest(at, kind)
-    }
-    fn bounds<'a>(&'a self, at: &'a PartitionRef) -> StoreFuture<'a, Bounds> {
-        self.memory.bounds(at)
-    }
-    fn trim<'a>(&'a self, at: &'a PartitionRef, before: u64) -> StoreFuture<'a, Bounds> {
-        self.memory.trim(at, before)
-    }
-    fn sizes<'a>(&'a self, topic: &'a TopicRef) -> StoreFuture<'a, Vec<PartitionSize>> {
-        self.memory.sizes(topic)
-    }
-    fn watch(&self, watcher: Arc<dyn GrowthWatcher>) {
-        self.memory.watch(watcher);
-    }
-    fn close(&self) -> StoreFuture<'_, ()> {
-        self.memory.close()
     }
 }
 
@@ -135,7 +101,7 @@ async fn open(store: &Flaky) -> TopicDirectory {
 }
 
 async fn open_with(store: &Flaky, config: &ServerConfig) -> TopicDirectory {
-    TopicDirectory::open(Arc::new(store.again()), config).await.unwrap()
+    TopicDirectory::open(Arc::new(Layered(store.again())), config).await.unwrap()
 }
 
 fn retention(value: &str) -> Configs {
@@ -180,7 +146,7 @@ async fn a_name_of_digits_is_a_name() {
 async fn a_store_that_cannot_list_its_topics_is_an_error_and_not_an_empty_cluster() {
     let store = Flaky::new();
     store.listing_fails.store(true, Ordering::Relaxed);
-    let opened = TopicDirectory::open(Arc::new(store), &ServerConfig::default()).await;
+    let opened = TopicDirectory::open(Arc::new(Layered(store)), &ServerConfig::default()).await;
     assert!(matches!(opened.err(), Some(OpenError::Store(StoreError::Busy { .. }))));
 }
 
@@ -415,9 +381,9 @@ async fn an_override_creates_its_topic_at_its_target() {
 async fn a_bad_mapping_or_a_bad_default_stops_the_start() {
     let mut config = ServerConfig::default();
     config.topic_mapping.default_stream = String::new();
-    let opened = TopicDirectory::open(Arc::new(Flaky::new()), &config).await;
+    let opened = TopicDirectory::open(Arc::new(Layered(Flaky::new())), &config).await;
     assert!(matches!(opened.err(), Some(OpenError::Mapping(_))));
     let config = ServerConfig { topic_defaults: retention("soon"), ..ServerConfig::default() };
-    let opened = TopicDirectory::open(Arc::new(Flaky::new()), &config).await;
+    let opened = TopicDirectory::open(Arc::new(Layered(Flaky::new())), &config).await;
     assert!(matches!(opened.err(), Some(OpenError::Defaults(_))));
 }
