@@ -65,7 +65,8 @@ pub enum AppendError {
 }
 
 impl Shared {
-    /// Appends `prepared`; `deadline` bounds the wait for other batches of the producer and for lost outcomes.
+    /// Appends `prepared`; `deadline` bounds the wait for the store, for other batches of the producer and for lost
+    /// outcomes.
     pub(super) async fn append(
         self: &Arc<Self>,
         at: &PartitionRef,
@@ -257,7 +258,10 @@ impl Shared {
         let mut sent_from = None;
         loop {
             let from = sent_from.unwrap_or_else(|| partition.known_end());
-            match self.store.append(&partition.at, prepared.batch.clone()).await {
+            // A store that never answers would hold the connection, and with it all that the client sends behind this. The
+            // append may still land, as after any time-out.
+            let append = self.store.append(&partition.at, prepared.batch.clone());
+            match timeout_at(deadline, append).await.map_err(|_| AppendError::TimedOut)? {
                 Ok(appended) => {
                     self.count(prepared);
                     let offset = self.offset_of(partition, prepared, &appended).await;

@@ -127,6 +127,16 @@ async fn an_append_that_never_returns_holds_its_producer_and_nobody_else() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_append_without_a_producer_that_never_returns_is_given_up_in_time() {
+    let server = TestServer::start().await;
+    server.store.plan(Fault::Hangs { applied: false });
+    let stuck = server.produce.append(&server.at, plain(1, 1), Instant::now() + SECOND).await;
+    assert_eq!(stuck.err(), Some(AppendError::TimedOut));
+    let next = server.produce.append(&server.at, plain(2, 1), Instant::now() + SECOND).await;
+    assert_eq!(next.unwrap().base_offset, Some(0));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_client_that_hangs_up_does_not_take_its_append_back() {
     let server = TestServer::start().await;
     let id = server.producer().await;
