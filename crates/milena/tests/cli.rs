@@ -8,8 +8,7 @@
     reason = "test code"
 )]
 
-use std::io::Write;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 
 use milena_testkit::ChildServer;
 
@@ -19,31 +18,16 @@ fn server() -> ChildServer {
     ChildServer::start(MILENA)
 }
 
-/// Runs a client command with `input` and gives its output.
-fn run(server: &ChildServer, args: &[&str], input: &str) -> Output {
-    let mut child = Command::new(MILENA)
-        .args(args)
-        .env("MILENA_BOOTSTRAP", server.bootstrap())
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    // A command that does not read its input may be gone already.
-    let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
-    child.wait_with_output().unwrap()
-}
-
-/// As `run`, for a command that succeeds; its standard output.
+/// Runs a client command that succeeds; its standard output.
 fn output(server: &ChildServer, args: &[&str], input: &str) -> String {
-    let output = run(server, args, input);
+    let output = server.run(args, input);
     assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// As `run`, for a command that fails; its exit code and standard error.
+/// Runs a client command that fails; its exit code and standard error.
 fn failure(server: &ChildServer, args: &[&str], input: &str) -> (Option<i32>, String) {
-    let output = run(server, args, input);
+    let output = server.run(args, input);
     assert!(!output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stdout));
     (output.status.code(), String::from_utf8(output.stderr).unwrap())
 }

@@ -8,8 +8,6 @@
     reason = "test code"
 )]
 
-use std::io::Write;
-use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use milena_testkit::ChildServer;
@@ -24,30 +22,16 @@ fn server() -> ChildServer {
     ChildServer::builder(MILENA).args(["--set", "groups.initial_rebalance_delay=0s"]).start()
 }
 
-fn run(server: &ChildServer, args: &[&str], input: &str) -> Output {
-    let mut child = Command::new(MILENA)
-        .args(args)
-        .env("MILENA_BOOTSTRAP", server.bootstrap())
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    // A command that does not read its input may be gone already.
-    let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
-    child.wait_with_output().unwrap()
-}
-
-/// As `run`, for a command that succeeds; its standard output.
+/// Runs a client command that succeeds; its standard output.
 fn output(server: &ChildServer, args: &[&str]) -> String {
-    let output = run(server, args, "");
+    let output = server.run(args, "");
     assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// As `run`, for a command that fails with code 1; its standard error.
+/// Runs a client command that fails with code 1; its standard error.
 fn failure(server: &ChildServer, args: &[&str]) -> String {
-    let output = run(server, args, "");
+    let output = server.run(args, "");
     assert_eq!(output.status.code(), Some(1), "{args:?}: {output:?}");
     String::from_utf8(output.stderr).unwrap()
 }
@@ -56,7 +40,7 @@ fn failure(server: &ChildServer, args: &[&str]) -> String {
 fn orders(server: &ChildServer) {
     output(server, &["topics", "create", "orders", "-p", "2"]);
     for partition in ["0", "1"] {
-        assert!(run(server, &["produce", "orders", "-p", partition], &"x\n".repeat(10)).status.success());
+        assert!(server.run(&["produce", "orders", "-p", partition], &"x\n".repeat(10)).status.success());
     }
 }
 
@@ -95,7 +79,7 @@ fn an_active_group_is_listed_and_described_and_neither_reset_nor_deleted() {
     let server = server();
     orders(&server);
     let _member = member(&server);
-    run(&server, &["produce", "orders", "-p", "1"], "late\n");
+    assert!(server.run(&["produce", "orders", "-p", "1"], "late\n").status.success());
     assert_eq!(output(&server, &["groups", "list"]), "GROUP  STATE   TYPE\napp    Stable  consumer\n");
     assert_eq!(output(&server, &["groups", "list", "--state", "empty"]), "GROUP  STATE  TYPE\n");
 
@@ -126,7 +110,7 @@ fn offsets_are_reset_to_every_kind_of_target_and_only_with_execute() {
     orders(&server);
     let reset = |args: &[&str]| {
         let args = [&["groups", "reset-offsets", "app"], args].concat();
-        let done = run(&server, &args, "");
+        let done = server.run(&args, "");
         assert!(done.status.success(), "{done:?}");
         (String::from_utf8(done.stdout).unwrap(), String::from_utf8(done.stderr).unwrap())
     };

@@ -20,7 +20,7 @@ mod run;
 #[path = "groups/verifier.rs"]
 mod verifier;
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use journal::{Entry, Event};
 use member::{Commit, SESSION};
@@ -32,10 +32,11 @@ fn a_member_in_its_own_process() {
     member::run_if_asked();
 }
 
-/// Two members, then five, then four after one has left, which takes no session timeout.
+/// Two members, then five, then four after one has left. A session is longer than the run waits for anything, so the others
+/// do not wait for the one that left, and no member is lost because the machine is busy.
 fn members_come_and_go(strategy: &'static str, commit: Commit) {
     let server = server();
-    let mut run = Run::begin(&server, strategy, strategy, commit);
+    let mut run = Run::with_session(&server, strategy, strategy, commit, PATIENCE * 2);
     run.start(&["a", "b"]);
     run.shared_by(2);
     run.work_on();
@@ -43,9 +44,7 @@ fn members_come_and_go(strategy: &'static str, commit: Commit) {
     run.shared_by(5);
     run.work_on();
     run.leave("b");
-    let left = Instant::now();
     run.shared_by(4);
-    assert!(left.elapsed() < SESSION - Duration::from_secs(1), "the others waited for a member that had left");
     run.work_on();
     run.end();
 }

@@ -1,10 +1,9 @@
 //! The `milena` binary as a child process, which can be killed and started again on its data.
 
-use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -79,10 +78,7 @@ impl Builder {
     fn launch(&self, output: &Arc<Mutex<String>>) -> Child {
         let (port, folder) = (self.port.to_string(), self.folder.path().display().to_string());
         let filled = |text: &String| text.replace(PORT, &port).replace(FOLDER, &folder);
-        let mut command = Command::new(&self.binary);
-        for (name, _) in std::env::vars_os().filter(|(name, _)| is_ours(name)) {
-            command.env_remove(name);
-        }
+        let mut command = without_ours(&self.binary);
         command
             .args(self.args.iter().map(filled))
             .envs(self.envs.iter().map(|(name, value)| (name, filled(value))))
@@ -151,6 +147,22 @@ impl ChildServer {
     #[must_use]
     pub fn output(&self) -> String {
         self.output.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Runs a client command of the same binary against this server, with that standard input, and waits for its end.
+    #[must_use]
+    pub fn run(&self, args: &[&str], input: &str) -> Output {
+        let mut command = without_ours(&self.builder.binary)
+            .args(args)
+            .env("MILENA_BOOTSTRAP", self.bootstrap())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("a command to run");
+        // A command that does not read its input may be gone already.
+        let _ = command.stdin.take().expect("a pipe").write_all(input.as_bytes());
+        command.wait_with_output().expect("the end of the command")
     }
 
     /// Process id.
@@ -229,8 +241,13 @@ fn answers(address: SocketAddr) -> bool {
     ask().unwrap_or(false)
 }
 
-fn is_ours(name: &OsString) -> bool {
-    name.to_string_lossy().starts_with("MILENA_")
+/// That binary, without the configuration that the environment of the tests may hold.
+fn without_ours(binary: &Path) -> Command {
+    let mut command = Command::new(binary);
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("MILENA_")) {
+        command.env_remove(name);
+    }
+    command
 }
 
 /// Reads a pipe to its end in a thread of its own, so that the child never waits for a reader.

@@ -85,12 +85,15 @@ impl Journal {
         owned
     }
 
-    /// Waits until `members` members share all partitions, and gives who has what.
+    /// Waits until `members` members share all partitions evenly, and gives who has what. Uneven is not over yet: who has
+    /// too many may not have read the answer that takes some of them away.
     pub fn shared_by(&self, members: usize, partitions: usize, patience: Duration) -> BTreeMap<String, BTreeSet<i32>> {
-        self.wait(&format!("{members} members do not share {partitions} partitions"), patience, || {
+        let even = partitions / members..=partitions.div_ceil(members);
+        self.wait(&format!("{members} members do not share {partitions} partitions evenly"), patience, || {
             let owned = self.owned();
             let whole = owned.values().map(BTreeSet::len).sum::<usize>() == partitions;
-            (whole && owned.len() == members).then_some(owned)
+            let even = owned.values().all(|own| even.contains(&own.len()));
+            (whole && even && owned.len() == members).then_some(owned)
         })
     }
 

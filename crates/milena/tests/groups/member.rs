@@ -23,6 +23,7 @@ pub const VARIABLE: &str = "TEST_GROUP_MEMBER";
 /// Lines with this begin are for the journal; the rest is the test harness's.
 const MARK: &str = "@ ";
 const COMMIT_EVERY: usize = 10;
+/// The shortest that the server allows, for runs where a session ends.
 pub const SESSION: Duration = Duration::from_secs(6);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,6 +61,7 @@ pub struct Plan {
     pub topic: String,
     pub strategy: &'static str,
     pub commit: Commit,
+    pub session: Duration,
 }
 
 /// The handle of a member's process. Dropping it kills the process.
@@ -73,7 +75,8 @@ pub struct Member {
 impl Member {
     pub fn start(plan: &Plan, name: &str, instance: Option<&str>, journal: &Journal) -> Self {
         let spec = json!({"bootstrap": plan.bootstrap, "group": plan.group, "topic": plan.topic, "name": name,
-                          "strategy": plan.strategy, "commit": plan.commit.name(), "instance": instance});
+                          "strategy": plan.strategy, "commit": plan.commit.name(), "instance": instance,
+                          "session": plan.session.as_millis().to_string()});
         let mut process = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "a_member_in_its_own_process", "--nocapture"])
             .env(VARIABLE, spec.to_string())
@@ -155,9 +158,9 @@ pub fn run_if_asked() {
         .set("client.id", text("name"))
         .set("group.id", text("group"))
         .set("partition.assignment.strategy", text("strategy"))
-        .set("session.timeout.ms", SESSION.as_millis().to_string())
+        .set("session.timeout.ms", text("session"))
         .set("heartbeat.interval.ms", "300")
-        .set("max.poll.interval.ms", "30000")
+        .set("max.poll.interval.ms", "60000")
         .set("auto.offset.reset", "earliest")
         .set("enable.auto.commit", if commit == Commit::Auto { "true" } else { "false" })
         .set("auto.commit.interval.ms", "200")

@@ -12,7 +12,7 @@ use rdkafka::config::ClientConfig;
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 
 use super::journal::{Event, Journal, now};
-use super::member::{Commit, Member, Plan};
+use super::member::{Commit, Member, Plan, SESSION};
 use super::verifier::{self, Sample};
 
 pub const PARTITIONS: i32 = 12;
@@ -36,11 +36,27 @@ pub struct Run {
 
 impl Run {
     pub fn begin(server: &ChildServer, group: &str, strategy: &'static str, commit: Commit) -> Self {
+        Self::with_session(server, group, strategy, commit, SESSION)
+    }
+
+    pub fn with_session(
+        server: &ChildServer,
+        group: &str,
+        strategy: &'static str,
+        commit: Commit,
+        session: Duration,
+    ) -> Self {
         let topic = format!("topic-of-{group}");
         let bootstrap = server.bootstrap().to_owned();
         let new = NewTopic { name: topic.clone(), partitions: Some(PARTITIONS), ..NewTopic::default() };
-        with_client(&bootstrap, async |client| client.create_topic(&new).await.unwrap());
-        let plan = Plan { bootstrap, group: group.to_owned(), topic, strategy, commit };
+        // The group begins with committed offsets. A librdkafka that has to ask where a partition begins, and is overtaken by
+        // a rebalance, may ask once more when it reads already, and then begins anew.
+        let start = (0..PARTITIONS).map(|partition| ((topic.clone(), partition), 0)).collect();
+        with_client(&bootstrap, async |client| {
+            client.create_topic(&new).await.unwrap();
+            client.commit_offsets(group, &start).await.unwrap();
+        });
+        let plan = Plan { bootstrap, group: group.to_owned(), topic, strategy, commit, session };
         let (stop_writing, stop_watching) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
         let writer = {
             let (plan, stop) = (plan.clone(), Arc::clone(&stop_writing));
@@ -86,10 +102,7 @@ impl Run {
 
     /// Waits until that many members share all partitions, evenly.
     pub fn shared_by(&self, members: usize) -> BTreeMap<String, std::collections::BTreeSet<i32>> {
-        let owned = self.journal.shared_by(members, ALL, PATIENCE);
-        let (least, most) = (ALL / members, ALL.div_ceil(members));
-        assert!(owned.values().all(|own| (least..=most).contains(&own.len())), "not even: {owned:?}");
-        owned
+        self.journal.shared_by(members, ALL, PATIENCE)
     }
 
     /// Waits until some records more were committed, so that what comes next happens in the middle of work.

@@ -116,7 +116,9 @@ fn raise(acked: &mut BTreeMap<i32, i64>, entry: &Entry) {
     }
 }
 
-/// Members that began before an acknowledged commit, or jumped over a record.
+/// Members that began before an acknowledged commit, or went on anywhere but behind what they got. The last record may come
+/// again: librdkafka goes on behind what it handed out when a rebalance began, which does not count the record that is being
+/// handed out in that moment.
 fn misplaced(entries: &[Entry]) -> Vec<String> {
     let mut faults = Vec::new();
     let mut acked: BTreeMap<i32, i64> = BTreeMap::new();
@@ -136,7 +138,7 @@ fn misplaced(entries: &[Entry]) -> Vec<String> {
                 if let Some(least) = least.remove(&key).filter(|least| offset < least) {
                     faults.push(format!("{member} began with {partition}@{offset}, but {least} was acknowledged"));
                 }
-                if let Some(next) = next.insert(key, offset + 1).filter(|next| offset != next) {
+                if let Some(next) = next.insert(key, offset + 1).filter(|next| ![*next, next - 1].contains(offset)) {
                     faults.push(format!("{member} got {partition}@{offset} where {next} is next"));
                 }
             }
@@ -234,5 +236,8 @@ mod tests {
         assert_eq!(of(&rewound, &[], 0), ["b began with 0@4, but 5 was acknowledged"]);
         let jumped = [assigned(1, "a", 1), got(2, "a", 1, 0), got(3, "a", 1, 2)];
         assert_eq!(of(&jumped, &[], 0), ["a got 0@2 where 1 is next"]);
+        let again = [got(1, "a", 1, 4), got(2, "a", 1, 5), got(3, "a", 1, 5), got(4, "a", 1, 4)];
+        assert_eq!(of(&again[..3], &[], 0), Vec::<String>::new());
+        assert_eq!(of(&again, &[], 0), ["a got 0@4 where 6 is next"]);
     }
 }
