@@ -61,6 +61,21 @@ fn every_test_that_the_document_on_testing_names_is_there() {
 }
 
 #[test]
+fn every_rule_of_committed_offsets_has_a_row_with_a_test() {
+    let document = document("docs/testing.md");
+    let (_, table) = document.split_once("## Committed offsets, rule by rule").unwrap();
+    let (mut ruled, mut untested) = (Vec::new(), Vec::new());
+    for row in rows(table).into_iter().filter(|row| row[0].starts_with('A')) {
+        ruled.extend(row[0].split(", ").map(str::to_owned));
+        if !row[2].starts_with('`') {
+            untested.push(row[0].clone());
+        }
+    }
+    let all: Vec<String> = (1..=40).map(|number| format!("A{number}")).collect();
+    assert_eq!((ruled, untested), (all, Vec::new()));
+}
+
+#[test]
 fn the_table_of_apis_in_the_readme_is_the_dispatch_table() {
     let readme = document("README.md");
     let (_, rest) = readme.split_once("<!-- api-table:begin -->").unwrap();

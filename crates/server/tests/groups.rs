@@ -13,29 +13,12 @@ mod groups_kit;
 
 use std::time::Duration;
 
-use groups_kit::{Member, builder, create, group, join_request, server, text};
+use groups_kit::{Member, builder, create, group, join_request, pair, server, text};
 use milena_wire::kafka_protocol::messages::leave_group_request::MemberIdentity;
 use milena_wire::kafka_protocol::messages::{
     DescribeGroupsRequest, FindCoordinatorRequest, HeartbeatRequest, JoinGroupRequest, LeaveGroupRequest,
-    ListGroupsRequest, SyncGroupRequest,
+    ListGroupsRequest,
 };
-
-/// Two members of one generation; the first is the leader.
-async fn pair(server: &milena_testkit::TestServer) -> (Member, Member) {
-    let mut one = Member::alone(server).await;
-    let mut two = Member::new(server).await;
-    two.send_join().await;
-    while one.heartbeat().await != 27 {}
-    one.send_join().await;
-    let (first, _) = (one.joined().await, two.joined().await);
-    assert_eq!(first.members.len(), 2);
-    let request = two.sync_request(&[]);
-    two.client.send(5, &request).await;
-    let (one_id, two_id) = (one.id.clone(), two.id.clone());
-    assert_eq!(one.sync(&[(&one_id, "left"), (&two_id, "right")]).await, "left");
-    assert_eq!(two.client.receive::<SyncGroupRequest>().await.assignment, "right");
-    (one, two)
-}
 
 #[tokio::test]
 async fn this_server_says_that_it_coordinates_every_group() {

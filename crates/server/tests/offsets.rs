@@ -14,16 +14,18 @@ mod groups_kit;
 use std::time::Duration;
 
 use bytes::Bytes;
-use groups_kit::{Member, builder, codes, commits, create, fetched, group, offsets, server, topic};
+use groups_kit::{
+    Member, builder, codes, commits, create, everything, fetched, group, offset_delete, offsets, server, subscription,
+    topic,
+};
+use milena_server::ServerConfig;
+use milena_server::config::MappedTopic;
 use milena_server::groups::ForeignOffsets;
 use milena_store::testing::{Fault, MemoryStore};
 use milena_testkit::TestServer;
-use milena_wire::kafka_protocol::messages::offset_delete_request::{
-    OffsetDeleteRequestPartition, OffsetDeleteRequestTopic,
-};
 use milena_wire::kafka_protocol::messages::offset_fetch_request::{OffsetFetchRequestGroup, OffsetFetchRequestTopic};
 use milena_wire::kafka_protocol::messages::{
-    DeleteGroupsRequest, DeleteTopicsRequest, OffsetCommitRequest, OffsetDeleteRequest, OffsetFetchRequest,
+    DeleteGroupsRequest, DeleteTopicsRequest, OffsetCommitRequest, OffsetFetchRequest,
 };
 
 const TAG: i32 = 10_000;
@@ -60,7 +62,41 @@ async fn offsets_come_back_with_metadata_and_epoch_on_any_connection() {
 async fn what_nobody_committed_is_minus_1_and_no_error() {
     let server = server().await;
     let mut client = server.client().await;
-    assert_eq!(fetched(&mut client, "no such topic", &[7]).await, [(-1, -1, String::new())]);
+    create(&mut client, "t", 1).await;
+    let none = || (-1, -1, String::new());
+    assert_eq!(fetched(&mut client, "t", &[0]).await, [none()], "an unknown group");
+    assert_eq!(codes(&client.request(9, &commits("t", &[(0, 5)])).await), [0]);
+    assert_eq!(fetched(&mut client, "t", &[7, -1]).await, [none(), none()], "unknown partitions");
+    assert_eq!(fetched(&mut client, "no such topic", &[7]).await, [none()]);
+    for version in 1..=7 {
+        let topic = OffsetFetchRequestTopic::default().with_name(topic("no such topic"));
+        let request = OffsetFetchRequest::default().with_group_id(group("unknown"));
+        let request = request.with_topics(Some(vec![topic.with_partition_indexes(vec![3])]));
+        let answer = client.request(version, &request).await;
+        let row = &answer.topics[0].partitions[0];
+        assert_eq!((answer.error_code, row.error_code, row.partition_index), (0, 0, 3), "version {version}");
+        assert_eq!((row.committed_offset, row.metadata.as_deref()), (-1, Some("")), "version {version}");
+    }
+}
+
+#[tokio::test]
+async fn offsets_of_an_overridden_topic_are_under_its_kafka_name_in_every_request() {
+    let target = MappedTopic { stream: "shop".to_owned(), topic: "orders-v2".to_owned() };
+    let config = |config: &mut ServerConfig| {
+        config.topic_mapping.topics.insert("orders".to_owned(), target);
+    };
+    let server = builder().config(config).start().await;
+    let mut client = server.client().await;
+    create(&mut client, "orders", 1).await;
+    assert_eq!(codes(&client.request(9, &commits("orders", &[(0, 5)])).await), [0]);
+    assert_eq!(codes(&client.request(9, &commits("orders-v2", &[(0, 5)])).await), [3]);
+    let server = server.restart().await;
+    let mut client = server.client().await;
+    assert_eq!(everything(&mut client).await, [("orders".to_owned(), 0, 5)]);
+    assert_eq!(offsets(&mut client, "orders", &[0]).await, [5]);
+    let answer = client.request(0, &offset_delete("orders", "g")).await;
+    assert_eq!(answer.topics[0].partitions[0].error_code, 0);
+    assert_eq!(offsets(&mut client, "orders", &[0]).await, [-1]);
 }
 
 #[tokio::test]
@@ -296,10 +332,29 @@ async fn offsets_of_topics_elsewhere_are_stored_only_if_allowed() {
     assert_eq!(&**client.request(7, &all).await.topics[0].name, "elsewhere");
 }
 
-fn offset_delete(name: &str, of: &str) -> OffsetDeleteRequest {
-    let partition = OffsetDeleteRequestPartition::default().with_partition_index(0);
-    let topic = OffsetDeleteRequestTopic::default().with_name(topic(name)).with_partitions(vec![partition]);
-    OffsetDeleteRequest::default().with_group_id(group(of)).with_topics(vec![topic])
+#[tokio::test]
+async fn an_offset_of_a_topic_that_the_group_reads_is_kept_and_86_says_so() {
+    let server = server().await;
+    let mut client = server.client().await;
+    for name in ["read", "left"] {
+        create(&mut client, name, 1).await;
+    }
+    let mut member = Member::new(&server).await;
+    member.metadata = subscription(&["read"]);
+    member.join().await;
+    let id = member.id.clone();
+    member.sync(&[(&id, "all")]).await;
+    assert_eq!(member.commit("read", &[(0, 1)]).await, [0]);
+    assert_eq!(member.commit("left", &[(0, 2)]).await, [0]);
+    let delete = |name: &str| offset_delete(name, "g");
+    let mut both = delete("read");
+    both.topics.extend(delete("left").topics);
+    for _ in ["there", "absent"] {
+        let answer = client.request(0, &both).await;
+        let codes: Vec<_> = answer.topics.iter().map(|topic| topic.partitions[0].error_code).collect();
+        assert_eq!((answer.error_code, codes), (0, vec![86, 0]));
+        assert_eq!(everything(&mut client).await, [("read".to_owned(), 0, 1)]);
+    }
 }
 
 #[tokio::test]

@@ -245,15 +245,11 @@ fn a_group_without_offsets_is_deleted_too() {
     assert_eq!(desk.groups.describe("g").unwrap(), Description::dead());
 }
 
-#[test]
-fn who_joins_while_the_deletion_is_under_way_stays_a_member() {
-    let mut desk = Desk::new();
-    desk.commit("g");
-    let token = desk.token();
-    desk.groups.delete_group(token, "g", &mut desk.out);
-    let join = JoinRequest {
+/// The join of a client that is told no name first.
+fn joining(group: &str) -> JoinRequest<'_> {
+    JoinRequest {
         version: 0,
-        group: "g",
+        group,
         member_id: "",
         instance_id: None,
         client_id: "c",
@@ -263,11 +259,19 @@ fn who_joins_while_the_deletion_is_under_way_stays_a_member() {
         protocol_type: "consumer",
         protocols: &[("range", b"")],
         fresh: "x",
-    };
-    let joining = desk.token();
-    desk.groups.join(joining, &join, desk.now, &mut desk.out);
+    }
+}
+
+#[test]
+fn who_joins_while_the_deletion_is_under_way_stays_a_member() {
+    let mut desk = Desk::new();
+    desk.commit("g");
+    let token = desk.token();
+    desk.groups.delete_group(token, "g", &mut desk.out);
+    let token_of_join = desk.token();
+    desk.groups.join(token_of_join, &joining("g"), desk.now, &mut desk.out);
     assert_eq!(desk.take(token), Answer::DeleteGroup(Ok(())));
-    assert!(matches!(desk.take(joining), Answer::Join(Ok(_))));
+    assert!(matches!(desk.take(token_of_join), Answer::Join(Ok(_))));
     assert_eq!(desk.groups.describe("g").unwrap().members.len(), 1);
 }
 
@@ -327,6 +331,25 @@ fn offsets_of_a_live_group_never_expire_and_those_of_an_evicted_one_do() {
     desk.days(1);
     assert_eq!(desk.get("g"), None);
     assert_eq!(desk.groups.describe("g").unwrap(), Description::dead(), "the group goes with its last offset");
+}
+
+#[test]
+fn a_group_loses_old_offsets_of_what_it_does_not_read_when_it_is_stable_and_not_while_it_rebalances() {
+    for rebalancing in [true, false] {
+        let mut desk = Desk::new();
+        let joined = desk.member("g", &["another topic"]);
+        desk.commit_as("g", &joined.member_id, joined.generation);
+        desk.now.wall = desk.now.wall.plus(100 * 86_400_000);
+        if rebalancing {
+            let token = desk.token();
+            let join = JoinRequest { fresh: "second", ..joining("g") };
+            desk.groups.join(token, &join, desk.now, &mut desk.out);
+            assert_eq!(desk.groups.describe("g").unwrap().state, GroupState::PreparingRebalance);
+        }
+        desk.expire();
+        desk.settle();
+        assert_eq!(desk.get("g"), rebalancing.then_some(5));
+    }
 }
 
 #[test]

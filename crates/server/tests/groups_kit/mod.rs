@@ -2,20 +2,29 @@
 
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
+pub(crate) mod clock;
+pub(crate) mod gate;
+
 use std::time::Duration;
 
 use bytes::Bytes;
+use milena_records::Codec;
+use milena_records::client::{Record, build_batch};
 use milena_testkit::{RawClient, TestServer};
 use milena_wire::kafka_protocol::messages::create_topics_request::CreatableTopic;
 use milena_wire::kafka_protocol::messages::join_group_request::JoinGroupRequestProtocol;
 use milena_wire::kafka_protocol::messages::offset_commit_request::{
     OffsetCommitRequestPartition, OffsetCommitRequestTopic,
 };
+use milena_wire::kafka_protocol::messages::offset_delete_request::{
+    OffsetDeleteRequestPartition, OffsetDeleteRequestTopic,
+};
 use milena_wire::kafka_protocol::messages::offset_fetch_request::{OffsetFetchRequestGroup, OffsetFetchRequestTopics};
+use milena_wire::kafka_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
 use milena_wire::kafka_protocol::messages::sync_group_request::SyncGroupRequestAssignment;
 use milena_wire::kafka_protocol::messages::{
     CreateTopicsRequest, GroupId, HeartbeatRequest, JoinGroupRequest, JoinGroupResponse, OffsetCommitRequest,
-    OffsetCommitResponse, OffsetFetchRequest, SyncGroupRequest, TopicName,
+    OffsetCommitResponse, OffsetDeleteRequest, OffsetFetchRequest, ProduceRequest, SyncGroupRequest, TopicName,
 };
 use milena_wire::kafka_protocol::protocol::StrBytes;
 
@@ -55,7 +64,7 @@ pub(crate) fn join_request(member: &str, instance: Option<&str>) -> JoinGroupReq
     JoinGroupRequest::default()
         .with_group_id(group("g"))
         .with_session_timeout_ms(10_000)
-        .with_rebalance_timeout_ms(10_000)
+        .with_rebalance_timeout_ms(60_000)
         .with_member_id(text(member))
         .with_group_instance_id(instance.map(text))
         .with_protocol_type(text("consumer"))
@@ -68,11 +77,19 @@ pub(crate) struct Member {
     pub(crate) id: String,
     pub(crate) instance: Option<String>,
     pub(crate) generation: i32,
+    /// What it sends with its protocol; empty for something that is no subscription.
+    pub(crate) metadata: Bytes,
 }
 
 impl Member {
     pub(crate) async fn new(server: &TestServer) -> Self {
-        Self { client: server.client().await, id: String::new(), instance: None, generation: -1 }
+        Self {
+            client: server.client().await,
+            id: String::new(),
+            instance: None,
+            generation: -1,
+            metadata: Bytes::new(),
+        }
     }
 
     pub(crate) async fn fixed(server: &TestServer, instance: &str) -> Self {
@@ -80,7 +97,11 @@ impl Member {
     }
 
     fn request(&self) -> JoinGroupRequest {
-        join_request(&self.id, self.instance.as_deref())
+        let mut request = join_request(&self.id, self.instance.as_deref());
+        if !self.metadata.is_empty() {
+            request.protocols[0].metadata = self.metadata.clone();
+        }
+        request
     }
 
     /// Sends a join; a member without a name is given one first.
@@ -147,12 +168,16 @@ impl Member {
         member
     }
 
-    pub(crate) async fn heartbeat(&mut self) -> i16 {
-        let request = HeartbeatRequest::default()
+    pub(crate) fn heartbeat_request(&self) -> HeartbeatRequest {
+        HeartbeatRequest::default()
             .with_group_id(group("g"))
             .with_generation_id(self.generation)
             .with_member_id(text(&self.id))
-            .with_group_instance_id(self.instance.as_deref().map(text));
+            .with_group_instance_id(self.instance.as_deref().map(text))
+    }
+
+    pub(crate) async fn heartbeat(&mut self) -> i16 {
+        let request = self.heartbeat_request();
         self.client.request(4, &request).await.error_code
     }
 
@@ -167,6 +192,36 @@ impl Member {
         let request = self.commits(topic, offsets);
         codes(&self.client.request(9, &request).await)
     }
+}
+
+/// Two members of one generation; the first is the leader.
+pub(crate) async fn pair(server: &TestServer) -> (Member, Member) {
+    let mut one = Member::alone(server).await;
+    let mut two = Member::new(server).await;
+    two.send_join().await;
+    while one.heartbeat().await != 27 {}
+    one.send_join().await;
+    let (first, _) = (one.joined().await, two.joined().await);
+    assert_eq!(first.members.len(), 2);
+    let request = two.sync_request(&[]);
+    two.client.send(5, &request).await;
+    let (one_id, two_id) = (one.id.clone(), two.id.clone());
+    assert_eq!(one.sync(&[(&one_id, "left"), (&two_id, "right")]).await, "left");
+    assert_eq!(two.client.receive::<SyncGroupRequest>().await.assignment, "right");
+    (one, two)
+}
+
+/// A subscription as consumers send it, so that the server knows what the group reads.
+pub(crate) fn subscription(topics: &[&str]) -> Bytes {
+    let mut bytes = vec![0, 0];
+    bytes.extend(i32::try_from(topics.len()).unwrap().to_be_bytes());
+    for topic in topics {
+        bytes.extend(i16::try_from(topic.len()).unwrap().to_be_bytes());
+        bytes.extend(topic.as_bytes());
+    }
+    // No user data.
+    bytes.extend([0xff; 4]);
+    bytes.into()
 }
 
 /// A commit of somebody who is in no group.
@@ -209,4 +264,29 @@ pub(crate) async fn fetched(client: &mut RawClient, name: &str, partitions: &[i3
 /// As [`fetched`], the offsets alone.
 pub(crate) async fn offsets(client: &mut RawClient, name: &str, partitions: &[i32]) -> Vec<i64> {
     fetched(client, name, partitions).await.into_iter().map(|(offset, ..)| offset).collect()
+}
+
+/// Everything that the group has: topic, partition, offset.
+pub(crate) async fn everything(client: &mut RawClient) -> Vec<(String, i32, i64)> {
+    let request = OffsetFetchRequest::default().with_group_id(group("g")).with_topics(None);
+    let answer = client.request(7, &request).await;
+    assert_eq!(answer.error_code, 0);
+    let rows = answer.topics.iter().flat_map(|t| t.partitions.iter().map(move |p| (t.name.to_string(), p)));
+    rows.map(|(name, p)| (name, p.partition_index, p.committed_offset)).collect()
+}
+
+/// One record, for all replicas.
+pub(crate) fn one_record(name: &str) -> ProduceRequest {
+    let record = Record { value: Some(b"value".to_vec()), ..Record::default() };
+    let batch = build_batch(&[record], Codec::None, None);
+    let data = PartitionProduceData::default().with_index(0).with_records(Some(batch.into()));
+    let topic = TopicProduceData::default().with_name(topic(name)).with_partition_data(vec![data]);
+    ProduceRequest::default().with_acks(-1).with_timeout_ms(20_000).with_topic_data(vec![topic])
+}
+
+/// Asks to delete the offset of partition 0.
+pub(crate) fn offset_delete(name: &str, of: &str) -> OffsetDeleteRequest {
+    let partition = OffsetDeleteRequestPartition::default().with_partition_index(0);
+    let topic = OffsetDeleteRequestTopic::default().with_name(topic(name)).with_partitions(vec![partition]);
+    OffsetDeleteRequest::default().with_group_id(group(of)).with_topics(vec![topic])
 }
