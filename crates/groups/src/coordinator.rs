@@ -3,8 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use crate::census::Census;
 use crate::describe::{Description, Listed};
 use crate::error::GroupError;
+use crate::event::{Departure, GroupEvent};
 use crate::group::{Ctx, Group};
 use crate::heartbeat::Sender;
 use crate::join::JoinRequest;
@@ -28,17 +30,16 @@ pub struct Coordinator {
     /// Sorted, so that a look at all of them can be interrupted.
     groups: BTreeMap<Arc<str>, Group>,
     timers: BTreeSet<(Moment, Arc<str>)>,
-    /// Members and given-out ids of all groups.
-    heads: usize,
     /// Bytes that are kept of all members.
     bytes: usize,
+    census: Census,
 }
 
 impl Coordinator {
     /// Without groups.
     #[must_use]
     pub fn new(config: GroupConfig) -> Self {
-        Self { config, groups: BTreeMap::new(), timers: BTreeSet::new(), heads: 0, bytes: 0 }
+        Self { config, groups: BTreeMap::new(), timers: BTreeSet::new(), bytes: 0, census: Census::default() }
     }
 
     /// JoinGroup. Answered with [`Answer::Join`](crate::Answer::Join), perhaps later.
@@ -51,7 +52,9 @@ impl Coordinator {
             Some((id, _)) => id.clone(),
             None => {
                 let id: Arc<str> = Arc::from(request.group);
-                self.groups.insert(id.clone(), Group::new(id.clone()));
+                let group = Group::new(id.clone());
+                self.census.count(&group);
+                self.groups.insert(id.clone(), group);
                 id
             }
         };
@@ -70,7 +73,7 @@ impl Coordinator {
                 return Err(GroupError::TooManyGroups { max: self.config.groups_max });
             }
         }
-        if newcomer && self.heads >= self.config.members_max && !self.returns(request) {
+        if newcomer && self.members() >= self.config.members_max && !self.returns(request) {
             return Err(GroupError::TooManyMembers { max: self.config.members_max });
         }
         self.admit_bytes(request)
@@ -172,10 +175,11 @@ impl Coordinator {
             if let Some(token) = member.sync {
                 out.sync(token, Err(GroupError::NotCoordinator));
             }
+            out.events.push(GroupEvent::MemberGone(Departure::CoordinatorMoved));
         }
         self.groups.clear();
         self.timers.clear();
-        (self.heads, self.bytes) = (0, 0);
+        (self.census, self.bytes) = (Census::default(), 0);
     }
 
     /// Carries out what is due: ends sessions, opens barriers. Of very many groups only the first are looked at, each
@@ -257,10 +261,16 @@ impl Coordinator {
         self.groups.is_empty()
     }
 
+    /// How many groups and members there are.
+    #[must_use]
+    pub fn census(&self) -> Census {
+        self.census
+    }
+
     /// Number of members and given-out ids in all groups.
     #[must_use]
     pub fn members(&self) -> usize {
-        self.heads
+        self.census.members + self.census.pending
     }
 
     /// Checks a group id where the empty one is not allowed.
@@ -289,10 +299,11 @@ impl Coordinator {
     ) -> Option<T> {
         let room = self.room();
         let group = self.groups.get_mut(id)?;
-        let (heads, bytes) = (group.heads(), group.bytes());
+        let bytes = group.bytes();
+        self.census.discount(group);
         let result = run(group, &mut Ctx { config: &self.config, now, room, out });
-        self.heads = (self.heads + group.heads()).saturating_sub(heads);
         self.bytes = (self.bytes + group.bytes()).saturating_sub(bytes);
+        self.census.count(group);
         let wake = group.next_timer();
         if wake != group.wake {
             if let Some(at) = group.wake {
@@ -311,8 +322,8 @@ impl Coordinator {
 
     fn drop_group(&mut self, id: &str) {
         if let Some(group) = self.groups.remove(id) {
-            self.heads = self.heads.saturating_sub(group.heads());
             self.bytes = self.bytes.saturating_sub(group.bytes());
+            self.census.discount(&group);
             if let Some(at) = group.wake {
                 self.timers.remove(&(at, group.id));
             }

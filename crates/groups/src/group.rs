@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use crate::error::GroupError;
+use crate::event::{Departure, GroupEvent, RebalanceCause};
 use crate::join::JoinRequest;
 use crate::limits::GroupConfig;
 use crate::member::Member;
@@ -145,6 +146,8 @@ pub(crate) struct Group {
     pub(crate) instances: HashMap<Arc<str>, MemberId>,
     /// Ids given out with "join again under this name", and until when they are good.
     pub(crate) pending: BTreeMap<MemberId, Moment>,
+    /// When members were first asked to join again, until the leader's assignments are there.
+    pub(crate) rebalancing_since: Option<Moment>,
     /// What was last told about the group having members.
     pub(crate) told_occupied: bool,
     /// When the timers of this group run next, as the coordinator filed it.
@@ -163,6 +166,7 @@ impl Group {
             members: Members::default(),
             instances: HashMap::new(),
             pending: BTreeMap::new(),
+            rebalancing_since: None,
             told_occupied: false,
             wake: None,
         }
@@ -171,11 +175,6 @@ impl Group {
     /// Bytes that are kept of its members.
     pub(crate) fn bytes(&self) -> usize {
         self.members.said() + self.members.assigned()
-    }
-
-    /// Members and given-out ids.
-    pub(crate) fn heads(&self) -> usize {
-        self.members.len() + self.pending.len()
     }
 
     pub(crate) fn state(&self) -> GroupState {
@@ -224,8 +223,9 @@ impl Group {
 
     /// Takes a member out and answers what it waits for: its request is of a connection that may still live, and
     /// would otherwise wait for ever.
-    pub(crate) fn remove_member(&mut self, ctx: &mut Ctx<'_>, id: &str) {
+    pub(crate) fn remove_member(&mut self, ctx: &mut Ctx<'_>, id: &str, why: Departure) {
         let Some(member) = self.members.remove(id) else { return };
+        ctx.out.events.push(GroupEvent::MemberGone(why));
         if let Some(parked) = member.join {
             // With an empty id, so that it comes back under a new one.
             ctx.out.refuse_join(parked.token, GroupError::UnknownMember, MemberId::from(""));
@@ -244,9 +244,9 @@ impl Group {
     }
 
     /// After members went: the others have to share anew, or a barrier that waited for them may open.
-    pub(crate) fn after_removal(&mut self, ctx: &mut Ctx<'_>) {
+    pub(crate) fn after_removal(&mut self, ctx: &mut Ctx<'_>, why: Departure) {
         if matches!(self.phase, Phase::Stable { .. } | Phase::Completing { .. }) {
-            self.prepare(ctx);
+            self.prepare(ctx, RebalanceCause::Gone(why));
         }
         self.advance(ctx);
     }

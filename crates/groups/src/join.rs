@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::error::GroupError;
+use crate::event::{GroupEvent, RebalanceCause};
 use crate::group::{Barrier, Ctx, Group, Phase};
 use crate::limits::GroupConfig;
 use crate::member::{Member, ParkedJoin};
@@ -165,7 +166,8 @@ impl Group {
             ctx.out.joined(token, joined);
             self.refresh(ctx, request.member_id);
         } else {
-            self.rejoin(ctx, token, request);
+            let cause = if unchanged { RebalanceCause::Leader } else { RebalanceCause::Subscription };
+            self.rejoin(ctx, token, request, cause);
         }
         Ok(())
     }
@@ -196,11 +198,12 @@ impl Group {
         if let Phase::Preparing(Barrier::Initial { grew, .. }) = &mut self.phase {
             *grew = true;
         }
-        self.wait_for_barrier(ctx);
+        ctx.out.events.push(GroupEvent::MemberJoined);
+        self.wait_for_barrier(ctx, RebalanceCause::Joined);
     }
 
     /// A member joins again with what it says now.
-    fn rejoin(&mut self, ctx: &mut Ctx<'_>, token: Token, request: &JoinRequest<'_>) {
+    fn rejoin(&mut self, ctx: &mut Ctx<'_>, token: Token, request: &JoinRequest<'_>, cause: RebalanceCause) {
         if self.members.len() == 1 {
             self.protocol_type = Some(Arc::from(request.protocol_type));
         }
@@ -211,13 +214,13 @@ impl Group {
                 ctx.out.refuse_join(before.token, GroupError::RebalanceInProgress, member.id.clone());
             }
         }
-        self.wait_for_barrier(ctx);
+        self.wait_for_barrier(ctx, cause);
     }
 
     /// A join was parked: a rebalance is under way from here on.
-    pub(crate) fn wait_for_barrier(&mut self, ctx: &mut Ctx<'_>) {
+    pub(crate) fn wait_for_barrier(&mut self, ctx: &mut Ctx<'_>, cause: RebalanceCause) {
         if !matches!(self.phase, Phase::Preparing(_)) {
-            self.prepare(ctx);
+            self.prepare(ctx, cause);
         }
         self.advance(ctx);
     }

@@ -1,6 +1,7 @@
 //! LeaveGroup: members go at once instead of with the end of their session.
 
 use crate::error::GroupError;
+use crate::event::Departure;
 use crate::group::{Ctx, Group};
 
 /// One of those who leave. Below version 3 of the request there is exactly one, without an instance id.
@@ -25,7 +26,7 @@ impl Group {
             })
             .collect();
         if removed {
-            self.after_removal(ctx);
+            self.after_removal(ctx, Departure::Left);
         } else {
             // An id that was given out and is handed back may be all that the barrier waited for.
             self.advance(ctx);
@@ -40,14 +41,14 @@ impl Group {
             && who.member_id.is_empty()
         {
             let id = self.instances.get(instance).cloned().ok_or(GroupError::UnknownMember)?;
-            self.remove_member(ctx, &id);
+            self.remove_member(ctx, &id, Departure::Left);
             return Ok(true);
         }
         if instance.is_none() && self.pending.remove(who.member_id).is_some() {
             return Ok(false);
         }
         self.current_member(who.member_id, instance)?;
-        self.remove_member(ctx, who.member_id);
+        self.remove_member(ctx, who.member_id, Departure::Left);
         Ok(true)
     }
 }

@@ -13,6 +13,7 @@
 //!   `sync`, `heartbeat`, `leave`, `timers`: one concept each
 //! - [`Description`], [`Listed`]: what DescribeGroups and ListGroups show
 //! - [`Walk`]: a look at all groups that lets others in between
+//! - [`GroupEvent`], [`Census`]: what happened and how many there are, for counters
 //! - [`Readers`]: topics that a group subscribes to, the only thing that is read out of clients' metadata
 //!
 //! Offsets:
@@ -26,9 +27,11 @@
 //! Not here: the next-generation protocol (KIP-848), transactions, and membership that outlives the process. After a
 //! restart every member is unknown and joins again; its offsets are where it left them.
 
+mod census;
 mod coordinator;
 mod describe;
 mod error;
+mod event;
 mod group;
 mod heartbeat;
 mod join;
@@ -52,9 +55,11 @@ mod timers;
 mod types;
 mod walk;
 
+pub use census::Census;
 pub use coordinator::Coordinator;
 pub use describe::{DescribedMember, Description, GROUP_TYPE, ListFilter, Listed};
 pub use error::GroupError;
+pub use event::{Departure, GroupEvent, RebalanceCause};
 pub use heartbeat::Sender;
 pub use join::JoinRequest;
 pub use leave::Leaving;

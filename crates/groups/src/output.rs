@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::error::GroupError;
+use crate::event::GroupEvent;
 use crate::types::{Blob, Generation, MemberId, Token};
 
 /// Collects what an event brings about. The caller keeps one, hands it to every call and drains it afterwards.
@@ -14,6 +15,8 @@ pub struct Outputs {
     pub appends: Vec<Append>,
     /// Groups that got their first members or lost their last ones. [`Groups`](crate::Groups) drains it itself.
     pub occupancy: Vec<Occupancy>,
+    /// What happened to groups, for counters.
+    pub events: Vec<GroupEvent>,
 }
 
 /// An answer to the request of a token.
@@ -106,7 +109,7 @@ pub struct Occupancy {
 }
 
 impl Outputs {
-    /// True when there is nothing to do.
+    /// True when there is nothing to do. Events are nothing that has to be done.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.answers.is_empty() && self.appends.is_empty() && self.occupancy.is_empty()

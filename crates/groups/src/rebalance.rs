@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::error::GroupError;
+use crate::event::{Departure, GroupEvent, RebalanceCause};
 use crate::group::{Barrier, Ctx, Group, Phase};
 use crate::mutants::{self, Mutant};
 use crate::output::Occupancy;
@@ -10,7 +11,9 @@ use crate::types::{Blob, Moment};
 
 impl Group {
     /// Opens a rebalance. Members learn of it from their next heartbeat.
-    pub(crate) fn prepare(&mut self, ctx: &mut Ctx<'_>) {
+    pub(crate) fn prepare(&mut self, ctx: &mut Ctx<'_>, cause: RebalanceCause) {
+        ctx.out.events.push(GroupEvent::RebalanceBegan(cause));
+        self.rebalancing_since.get_or_insert(ctx.now);
         let timeout = self.rebalance_timeout();
         let first = self.phase == Phase::Empty;
         if matches!(self.phase, Phase::Completing { .. }) {
@@ -69,7 +72,7 @@ impl Group {
         let late: Vec<_> =
             self.members.iter().filter(|m| m.join.is_none() && m.instance_id.is_none()).map(|m| m.id.clone()).collect();
         for id in late {
-            self.remove_member(ctx, &id);
+            self.remove_member(ctx, &id, Departure::NotRejoined);
         }
         if self.members.is_empty() {
             self.become_empty(ctx);
@@ -128,6 +131,7 @@ impl Group {
         self.protocol = None;
         self.leader = None;
         self.phase = Phase::Empty;
+        self.rebalancing_since = None;
         if self.told_occupied {
             self.tell_occupied(ctx, false);
         }

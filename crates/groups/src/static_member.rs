@@ -1,6 +1,7 @@
 //! Static members (KIP-345): a client that returns under its `group.instance.id` takes the place of its old self.
 
 use crate::error::GroupError;
+use crate::event::{GroupEvent, RebalanceCause};
 use crate::group::{Ctx, Group, Phase};
 use crate::join::JoinRequest;
 use crate::member::ParkedJoin;
@@ -35,6 +36,7 @@ impl Group {
         if let Some(waiting) = member.sync.take() {
             ctx.out.sync(waiting, Err(GroupError::FencedInstance));
         }
+        ctx.out.events.push(GroupEvent::MemberReturned);
         member.refresh(ctx.now);
         member.nameless = true;
         if member.new_until.is_some() {
@@ -58,7 +60,7 @@ impl Group {
         if let Some(member) = self.members.get_mut(&new_id) {
             member.join = Some(ParkedJoin { token });
         }
-        self.wait_for_barrier(ctx);
+        self.wait_for_barrier(ctx, RebalanceCause::Joined);
         Ok(())
     }
 

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use crate::error::GroupError;
+use crate::event::GroupEvent;
 use crate::group::{Ctx, Group, Phase};
 use crate::types::{Blob, Generation, MemberId, Token};
 
@@ -80,6 +81,9 @@ impl Group {
             None => Blob::from([]),
         });
         self.phase = Phase::Stable { sync_until: Some(sync_until) };
+        if let Some(since) = self.rebalancing_since.take() {
+            ctx.out.events.push(GroupEvent::RebalanceEnded { millis: ctx.now.since(since) });
+        }
         self.answer_syncs(ctx);
     }
 

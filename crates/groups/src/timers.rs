@@ -1,5 +1,6 @@
 //! What happens to a group when nobody talks to it.
 
+use crate::event::Departure;
 use crate::group::{Ctx, Group, Phase};
 use crate::member::Member;
 use crate::types::{Moment, Token};
@@ -16,11 +17,13 @@ impl Group {
             .map(|m| m.id.clone())
             .collect();
         for id in &gone {
-            self.remove_member(ctx, id);
+            self.remove_member(ctx, id, Departure::SessionEnded);
         }
         let evicted = self.evict_unsynced(ctx);
-        if evicted || !gone.is_empty() {
-            self.after_removal(ctx);
+        if !gone.is_empty() {
+            self.after_removal(ctx, Departure::SessionEnded);
+        } else if evicted {
+            self.after_removal(ctx, Departure::NotSynced);
         } else {
             self.advance(ctx);
         }
@@ -37,7 +40,7 @@ impl Group {
         }
         let late: Vec<_> = self.members.iter().filter(|m| m.sync_due).map(|m| m.id.clone()).collect();
         for id in &late {
-            self.remove_member(ctx, id);
+            self.remove_member(ctx, id, Departure::NotSynced);
         }
         if let Phase::Stable { sync_until } = &mut self.phase {
             *sync_until = None;
@@ -66,8 +69,8 @@ impl Group {
         member.join = None;
         if member.nameless && member.instance_id.is_none() {
             let id = member.id.clone();
-            self.remove_member(ctx, &id);
-            self.after_removal(ctx);
+            self.remove_member(ctx, &id, Departure::Disconnected);
+            self.after_removal(ctx, Departure::Disconnected);
         }
     }
 }

@@ -25,6 +25,12 @@ impl Moment {
     pub const fn plus(self, millis: u64) -> Self {
         Self(self.0.saturating_add(millis))
     }
+
+    /// Milliseconds since `earlier`; 0 when that is later.
+    #[must_use]
+    pub const fn since(self, earlier: Self) -> u64 {
+        self.0.saturating_sub(earlier.0)
+    }
 }
 
 /// Wall time in milliseconds since the Unix epoch: what is stored with offsets and outlives the process.

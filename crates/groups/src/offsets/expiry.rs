@@ -17,6 +17,7 @@ use super::Offsets;
 use super::in_flight::Reply;
 use super::record::{Change, Mark};
 use super::table::{GroupOffsets, Slot, TopicKey};
+use crate::event::GroupEvent;
 use crate::output::Outputs;
 use crate::subscription::Readers;
 use crate::types::Timestamp;
@@ -84,6 +85,8 @@ impl Offsets {
         if doomed.is_empty() {
             return;
         }
+        let expired: usize = doomed.iter().map(|(_, partitions)| partitions.len()).sum();
+        out.events.push(GroupEvent::OffsetsExpired { count: expired as u64 });
         if all {
             self.carry_out(Change::RemoveGroup { group: group.clone() }, out);
             return;

@@ -120,6 +120,22 @@ impl Offsets {
         self.table.drop_unused_names();
     }
 
+    /// The groups that hold offsets, in the next slice of a walk over all of them.
+    #[must_use]
+    pub fn next_groups(&self, walk: &mut Walk) -> Vec<Arc<str>> {
+        let slice: Vec<_> = walk.next_of(&self.table.groups).into_iter().map(|(id, _)| Arc::clone(id)).collect();
+        if let Some(last) = slice.last() {
+            walk.passed(last, 0);
+        }
+        slice
+    }
+
+    /// Number of groups that hold offsets.
+    #[must_use]
+    pub fn groups_len(&self) -> usize {
+        self.table.groups.len()
+    }
+
     /// True when the group holds offsets.
     #[must_use]
     pub fn has_rows(&self, group: &str) -> bool {

@@ -67,6 +67,8 @@ impl World {
     /// The service gives up in favour of another one: everybody who waits hears of it, and nobody of a success.
     fn hand_over(&mut self) -> Verdict {
         self.groups.resign(&mut self.out);
+        let events = std::mem::take(&mut self.out.events);
+        self.checks.counted(&events, self.groups.coordinator())?;
         for (token, answer) in std::mem::take(&mut self.out.answers) {
             let open = self.open.remove(&token).ok_or_else(|| format!("{token:?} is answered, but nobody waits"))?;
             self.checks.answered(token, self.now)?;

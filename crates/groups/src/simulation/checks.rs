@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::process::{REBALANCE_MS_MAX, Write};
+use super::world::GROUP;
 use crate::offsets::testing::{Change, decode};
-use crate::{GroupError, Joined, Token};
+use crate::{Coordinator, GroupError, GroupEvent, GroupState, Joined, Token};
 
 /// Longest initial delay.
 pub(crate) const DELAY_MS_MAX: u64 = 500;
@@ -70,6 +71,10 @@ pub(crate) struct Checks {
     last: i32,
     /// Requests that the coordinator has and has not answered, and since when.
     open: BTreeMap<Token, u64>,
+    /// Members by the events that told of them.
+    members: usize,
+    /// True between an event that a rebalance began and one that it ended.
+    rebalancing: bool,
     /// Ids that each instance was told.
     given: HashMap<String, Vec<String>>,
     fenced: HashSet<String>,
@@ -89,9 +94,37 @@ impl Checks {
         self.generations.clear();
         self.last = 0;
         self.open.clear();
+        self.members = 0;
+        self.rebalancing = false;
         self.given.clear();
         self.fenced.clear();
         self.stats.restarts += 1;
+    }
+
+    /// What counters are told agrees with what there is.
+    pub(crate) fn counted(&mut self, events: &[GroupEvent], coordinator: &Coordinator) -> Verdict {
+        if events.is_empty() {
+            return Ok(());
+        }
+        for event in events {
+            match event {
+                GroupEvent::MemberJoined => self.members += 1,
+                GroupEvent::MemberGone(_) => self.members -= 1,
+                GroupEvent::RebalanceBegan(_) => self.rebalancing = true,
+                GroupEvent::RebalanceEnded { .. } => {
+                    ensure(self.rebalancing, || "a rebalance ended that never began".to_owned())?;
+                    self.rebalancing = false;
+                }
+                _ => {}
+            }
+        }
+        let (census, state) = (coordinator.census(), coordinator.state(GROUP));
+        let shown = coordinator.describe(GROUP).map_or(0, |shown| shown.members.len());
+        let is_counted = state == GroupState::Dead || census.groups(state) == 1;
+        let all = census.members + census.pending;
+        ensure(is_counted && census.members == shown && self.members == shown && all == coordinator.members(), || {
+            format!("{census:?}, {} members by events, {shown} are shown, {state:?}", self.members)
+        })
     }
 
     pub(crate) fn opened(&mut self, token: Token, now: u64) {

@@ -295,6 +295,8 @@ impl World {
 
     /// Carries away what came out of the service.
     fn drain(&mut self) -> Verdict {
+        let events = std::mem::take(&mut self.out.events);
+        self.checks.counted(&events, self.groups.coordinator())?;
         for append in std::mem::take(&mut self.out.appends) {
             let durable = self.calm || !self.rng.percent(8);
             let delay = self.rng.within(1, 120);

@@ -16,6 +16,13 @@ fn many_groups_are_looked_at_in_slices_and_none_is_left_out() {
     assert!(listed.len() == 2 * many && listed.is_sorted_by_key(|listed| &listed.group));
     assert_eq!(desk.list(&ListFilter { states: &["Stable"], types: &[] }).unwrap().len(), many);
 
+    let (mut walk, mut with_offsets) = (Walk::default(), Vec::new());
+    while !walk.is_over() {
+        with_offsets.extend(desk.groups.offsets().next_groups(&mut walk));
+    }
+    assert!(with_offsets.len() == 2 * many && with_offsets.is_sorted());
+    assert_eq!(desk.groups.offsets().groups_len(), 2 * many);
+
     desk.now.moment = desk.now.moment.plus(10_000);
     desk.groups.tick(desk.now, &mut desk.out);
     assert_eq!(desk.groups.coordinator().members(), many - GROUPS_PER_SLICE, "a slice of them");
