@@ -47,6 +47,8 @@ pub struct Broker {
     pub quiet: QuietLog,
     /// Those about connections that were not let in, so that a client's mistakes do not hide them.
     pub quiet_accept: QuietLog,
+    /// Those about requests that took long, by api key.
+    pub quiet_slow: QuietLog<i16>,
     /// True on a multi-thread runtime, where a thread may say that it is busy.
     pub(crate) threads_can_block: bool,
 }
@@ -95,6 +97,7 @@ impl Broker {
             lifecycle: Arc::default(),
             quiet: QuietLog::default(),
             quiet_accept: QuietLog::default(),
+            quiet_slow: QuietLog::default(),
             threads_can_block,
         }))
     }

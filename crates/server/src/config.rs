@@ -37,6 +37,8 @@ pub struct ServerConfig {
     pub groups: GroupSettings,
     /// Who coordinates groups. The program sets it, not an operator; the default is this gateway alone.
     pub coordinators: Arc<dyn Coordinators>,
+    /// Time from which on a request is logged as slow; zero is never. Time that it was parked does not count.
+    pub slow_request: Duration,
     /// Bounds.
     pub limits: Limits,
 }
@@ -109,6 +111,7 @@ impl Default for ServerConfig {
             show_internal_topics: false,
             groups: GroupSettings::default(),
             coordinators: Arc::new(Alone),
+            slow_request: Duration::from_secs(1),
             limits: Limits::default(),
         }
     }

@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use milena_wire::kafka_protocol::messages::ApiKey;
@@ -12,6 +13,7 @@ use milena_wire::{RequestFrame, WireError, decode_request, encode_response, pars
 use crate::broker::Broker;
 use crate::connection::End;
 use crate::handlers;
+use crate::metrics::ErrorCodes;
 pub use crate::peer::Connection;
 
 /// The dispatch table, which is also the ApiVersions answer and the table in the docs.
@@ -98,16 +100,18 @@ pub enum Outcome {
 pub async fn answer<Q, R, F>(key: ApiKey, request: Request, serve: impl FnOnce(Context, Q) -> F) -> Outcome
 where
     Q: KafkaRequest,
-    R: Encodable,
+    R: Encodable + ErrorCodes,
     F: Future<Output = Option<R>>,
 {
     let decoded = match decode(&request.context.broker, request.body, request.version).await {
         Ok(decoded) => decoded,
         Err(error) => return Outcome::Close(error),
     };
+    let broker = Arc::clone(&request.context.broker);
     let Some(response) = serve(request.context, decoded).await else {
         return Outcome::Silent;
     };
+    broker.metrics.requests.note_errors(key as i16, &response);
     match encode_response(key, request.version, request.correlation_id, &response) {
         Ok(frame) => Outcome::Reply(frame),
         Err(error) => Outcome::Close(error),
@@ -140,8 +144,9 @@ pub(crate) async fn serve(broker: &Arc<Broker>, connection: &Arc<Connection>, fr
     let Some(api) = find(broker.apis, api_key) else {
         return Err(WireError::UnknownApi(api_key).into());
     };
-    if let Some(counter) = broker.metrics.requests.of(api_key) {
-        counter.add(1);
+    let metrics = broker.metrics.requests.of(api_key);
+    if let Some(metrics) = metrics {
+        metrics.requests.add(1);
     }
     if api_version < api.served.0 || api_version > api.served.1 {
         if api.key == ApiKey::ApiVersions {
@@ -152,7 +157,33 @@ pub(crate) async fn serve(broker: &Arc<Broker>, connection: &Arc<Connection>, fr
     tracing::trace!(connection = connection.id, api = api.name, api_version, correlation_id, "request");
     let context =
         Context { broker: Arc::clone(broker), connection: Arc::clone(connection), client_id, version: api_version };
-    Ok((api.handle)(Request { context, correlation_id, version: api_version, body }).await)
+    let begun = Instant::now();
+    let outcome = (api.handle)(Request { context, correlation_id, version: api_version, body }).await;
+    let took = begun.elapsed().saturating_sub(connection.take_parked());
+    if let Some(metrics) = metrics {
+        metrics.latency.observe_time(took);
+    }
+    let slow = broker.config.slow_request;
+    if !slow.is_zero() && took >= slow {
+        note_slow(broker, connection, api, took);
+    }
+    Ok(outcome)
+}
+
+/// One line per API and minute: when a disk stalls, everything is slow.
+#[cold]
+fn note_slow(broker: &Broker, connection: &Connection, api: &Api, took: Duration) {
+    if let Some(suppressed) = broker.quiet_slow.admit(api.key as i16, Instant::now()) {
+        tracing::warn!(
+            connection = connection.id,
+            peer = %connection.peer,
+            client = %connection.client(),
+            api = api.name,
+            milliseconds = took.as_millis(),
+            suppressed,
+            "slow request"
+        );
+    }
 }
 
 #[cfg(test)]

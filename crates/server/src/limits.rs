@@ -6,6 +6,9 @@ use tokio::sync::Semaphore;
 
 use crate::config::{ConfigError, in_range};
 
+/// Kinds of client software that are told apart at a time. Passed: counted as `other`.
+pub const CLIENT_SOFTWARE_MAX: usize = 200;
+
 /// Bounds of the server; all of them are configuration.
 #[derive(Debug, Clone)]
 pub struct Limits {

@@ -2,8 +2,9 @@
 
 use std::fmt;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -11,6 +12,7 @@ use tokio::sync::Notify;
 use crate::lifecycle::{Lifecycle, Phase};
 use crate::listener::Bound;
 use crate::memory::Charge;
+use crate::metrics::{ClientMetrics, Entered, Software};
 
 /// Longest piece of a client's own words that is kept for logs, in characters.
 const NAME_CHARS_MAX: usize = 64;
@@ -26,7 +28,9 @@ pub struct Connection {
     pub listener: Arc<Bound>,
     lifecycle: Arc<Lifecycle>,
     client_id: OnceLock<Box<str>>,
-    software: OnceLock<Box<str>>,
+    software: OnceLock<(Box<str>, Entered)>,
+    /// Nanoseconds that the request being answered was parked.
+    parked: AtomicU64,
     ended: AtomicBool,
     ending: Notify,
     /// What the request that is being answered holds of the memory budget.
@@ -44,6 +48,7 @@ impl Connection {
             lifecycle,
             client_id: OnceLock::new(),
             software: OnceLock::new(),
+            parked: AtomicU64::new(0),
             ended: AtomicBool::new(false),
             ending: Notify::new(),
             charge: Mutex::default(),
@@ -76,6 +81,21 @@ impl Connection {
         drop(std::mem::take(&mut *self.charge.lock()));
     }
 
+    /// The request that is being answered was parked for so long: it waited for what others do, as its client asked for.
+    /// That is no work of ours, and does not count as such.
+    pub(crate) fn was_parked(&self, time: Duration) {
+        self.parked.fetch_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    /// How long the request that was answered was parked.
+    pub(crate) fn take_parked(&self) -> Duration {
+        // Most requests never are; a load is cheaper than a swap.
+        if self.parked.load(Ordering::Relaxed) == 0 {
+            return Duration::ZERO;
+        }
+        Duration::from_nanos(self.parked.swap(0, Ordering::Relaxed))
+    }
+
     /// The client is gone.
     pub(crate) fn end(&self) {
         self.ended.store(true, Ordering::Release);
@@ -89,17 +109,21 @@ impl Connection {
         }
     }
 
-    /// Keeps what the client says it is (KIP-511), for logs. Later words of the same connection change nothing.
-    pub fn name_software(&self, name: &str, version: &str) {
-        if !name.is_empty() && self.software.get().is_none() {
-            let _ = self.software.set(printable(&format!("{name} {version}")));
+    /// Keeps what the client says it is (KIP-511), for logs, and counts it among `clients` while the connection is there.
+    /// Later words of the same connection change nothing.
+    pub fn name_software(&self, clients: &Arc<ClientMetrics>, name: &str, version: &str) {
+        if !name.is_empty() {
+            self.software.get_or_init(|| {
+                let software = Software { name: printable(name), version: printable(version) };
+                (printable(&format!("{name} {version}")), clients.enter(software))
+            });
         }
     }
 
     /// The client in its own words, shortened and printable.
     #[must_use]
     pub fn client(&self) -> Client<'_> {
-        Client { id: self.client_id.get().map(|id| &**id), software: self.software.get().map(|software| &**software) }
+        Client { id: self.client_id.get().map(|id| &**id), software: self.software.get().map(|(text, _)| &**text) }
     }
 }
 
@@ -149,7 +173,7 @@ mod tests {
         let connection = connection(&Arc::default());
         assert_eq!(connection.client().to_string(), "unnamed");
         connection.introduce(Some(&format!("a\n{}", "b".repeat(500))));
-        connection.name_software("lib", "1.0\u{1b}[31m");
+        connection.name_software(&Arc::default(), "lib", "1.0\u{1b}[31m");
         assert_eq!(connection.client().to_string(), format!("a{} (lib 1.0[31m)", "b".repeat(63)));
     }
 }

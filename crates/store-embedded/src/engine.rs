@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use milena_store::metrics::EngineMetrics;
 use milena_store::{
     AppendBatch, Appended, Bounds, Capabilities, Entry, Found, GrowthWatcher, PartitionRef, PartitionSize, ReadLimit,
     Store, StoreError, StoreFuture, TimeKind, TopicInfo, TopicRef, TopicSettings,
@@ -64,7 +65,7 @@ impl EmbeddedStore {
     /// How many damaged entries reads and recovery came across since the store was opened.
     #[must_use]
     pub fn damaged_entries(&self) -> u64 {
-        self.inner.env.damaged.load(Ordering::Relaxed)
+        self.inner.env.metrics.damaged_entries.get()
     }
 
     async fn partition(&self, at: &PartitionRef) -> Result<Arc<Partition>, StoreError> {
@@ -195,6 +196,10 @@ impl Store for EmbeddedStore {
     fn sizes<'a>(&'a self, topic: &'a TopicRef) -> StoreFuture<'a, Vec<PartitionSize>> {
         let topic = topic.clone();
         Box::pin(self.blocking(move |inner| inner.sizes(&topic)))
+    }
+
+    fn metrics(&self) -> Option<&EngineMetrics> {
+        Some(&self.inner.env.metrics)
     }
 
     fn watch(&self, watcher: Arc<dyn GrowthWatcher>) {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use milena_store::metrics::EngineMetrics;
 use milena_store::{GrowthWatcher, StoreError};
 use parking_lot::{Mutex, RwLock};
 
@@ -30,8 +31,7 @@ pub(crate) struct Env {
     pub(crate) pool: Arc<Pool>,
     pub(crate) watcher: RwLock<Option<Arc<dyn GrowthWatcher>>>,
     pub(crate) closed: AtomicBool,
-    /// Damaged entries seen by reads and recovery.
-    pub(crate) damaged: AtomicU64,
+    pub(crate) metrics: EngineMetrics,
     /// Partitions that have to be flushed, and when.
     pub(crate) due: Due,
     /// Held until the store is closed and nothing can write any more.
@@ -55,7 +55,7 @@ impl Env {
             pool: Arc::new(Pool::default()),
             watcher: RwLock::new(None),
             closed: AtomicBool::new(false),
-            damaged: AtomicU64::new(0),
+            metrics: EngineMetrics::new("embedded"),
             due: Due::default(),
             lock: Mutex::new(None),
             started: Instant::now(),

@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use crate::error::StoreError;
+use crate::metrics::EngineMetrics;
 use crate::types::{
     AppendBatch, Appended, Bounds, Capabilities, Entry, Found, PartitionId, PartitionRef, PartitionSize, ReadLimit,
     TimeKind, TopicInfo, TopicRef, TopicSettings,
@@ -98,6 +99,11 @@ pub trait Store: Send + Sync + 'static {
 
     /// Registers the watcher; there is one, a later call replaces it.
     fn watch(&self, watcher: Arc<dyn GrowthWatcher>);
+
+    /// What the engine counts about itself; `None` when it does not.
+    fn metrics(&self) -> Option<&EngineMetrics> {
+        None
+    }
 
     /// Flushes what is unflushed and refuses further calls with [`StoreError::Closed`].
     fn close(&self) -> StoreFuture<'_, ()>;

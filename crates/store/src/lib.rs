@@ -5,6 +5,7 @@
 //! - [`frame`]: the frame block, the contiguous form in which messages travel to and from an engine
 //! - [`types`]: names, identities, settings, limits
 //! - [`error`]: [`StoreError`], the one error enum of this boundary
+//! - [`metrics`]: counters as plain atomics
 //! - [`state_log`]: state of our own, as a log with snapshots over an internal topic
 //! - `conformance` (feature `conformance`): the suite that every engine must pass
 //! - `testing` (feature `conformance`): an engine in memory, the reference, with fault hooks
@@ -16,6 +17,7 @@ pub mod conformance;
 pub mod engine;
 pub mod error;
 pub mod frame;
+pub mod metrics;
 pub mod state_log;
 #[cfg(any(test, feature = "conformance"))]
 pub mod testing;

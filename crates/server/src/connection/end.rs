@@ -66,16 +66,19 @@ impl End {
         matches!(self, Self::FrameTooLarge { .. } | Self::BadLength(_) | Self::Version { .. } | Self::Wire(_))
     }
 
-    /// The counter of this end, if it has one.
-    pub(crate) fn counter<'a>(&self, metrics: &'a ConnectionMetrics) -> Option<&'a Counter> {
+    /// The counter of this end.
+    pub(crate) fn counter<'a>(&self, metrics: &'a ConnectionMetrics) -> &'a Counter {
         match self {
-            Self::Idle => Some(&metrics.closed_idle),
-            Self::ReadStalled => Some(&metrics.closed_read_stalled),
-            Self::WriteStalled => Some(&metrics.closed_write_stalled),
-            Self::FrameTooLarge { .. } => Some(&metrics.closed_frame_too_large),
-            Self::BadLength(_) | Self::Version { .. } | Self::Wire(_) => Some(&metrics.closed_protocol),
-            Self::Undrained => Some(&metrics.closed_undrained),
-            Self::ByClient | Self::WithinFrame { .. } | Self::Drained | Self::Io(_) => None,
+            Self::Idle => &metrics.closed_idle,
+            Self::ReadStalled => &metrics.closed_read_stalled,
+            Self::WriteStalled => &metrics.closed_write_stalled,
+            Self::FrameTooLarge { .. } => &metrics.closed_frame_too_large,
+            Self::BadLength(_) | Self::Version { .. } | Self::Wire(_) => &metrics.closed_protocol,
+            Self::Undrained => &metrics.closed_undrained,
+            Self::Drained => &metrics.closed_drained,
+            Self::ByClient => &metrics.closed_by_client,
+            Self::WithinFrame { .. } => &metrics.closed_within_frame,
+            Self::Io(_) => &metrics.closed_io,
         }
     }
 }

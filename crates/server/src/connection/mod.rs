@@ -215,9 +215,7 @@ async fn until_idle(slot: &Slot, after: Duration) {
 
 /// Counts and logs the end of a connection.
 fn note(broker: &Broker, connection: &Connection, end: &End, frame_bytes: usize) {
-    if let Some(counter) = end.counter(&broker.metrics.connections) {
-        counter.add(1);
-    }
+    end.counter(&broker.metrics.connections).add(1);
     if !end.is_protocol_error() {
         tracing::debug!(connection = connection.id, peer = %connection.peer, reason = %end, "connection closed");
     } else if let Some(suppressed) = broker.quiet.admit(connection.peer.ip(), Instant::now()) {

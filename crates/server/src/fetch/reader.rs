@@ -4,6 +4,7 @@
 //! there for a later one. A partition at its end costs no read, only a look at its bounds.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use milena_records::{Codec, Encoded, FetchOptions, encode_entries};
 use milena_store::{Bounds, Entry, PartitionRef, ReadLimit, Store, StoreError};
@@ -139,6 +140,8 @@ pub struct Pass {
     pub counts: Counts,
     /// Answers that are errors.
     pub errors: usize,
+    /// Time that the fetch slept, waiting for data.
+    pub slept: Duration,
 }
 
 /// What a pass wrote.
@@ -202,7 +205,7 @@ pub async fn read(
         });
     }
     let errors = answers.iter().filter(|answer| answer.error.is_some()).count();
-    Pass { answers, arena: reader.arena, held: reader.held, counts: reader.counts, errors }
+    Pass { answers, arena: reader.arena, held: reader.held, counts: reader.counts, errors, slept: Duration::ZERO }
 }
 
 /// True when a partition is no longer as the pass saw it: it grew, was trimmed, or cannot be asked.

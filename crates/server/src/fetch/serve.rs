@@ -63,18 +63,20 @@ pub async fn serve(
     let parked = source.purgatory.register(partitions.collect());
     source.metrics.parked.add(1);
     let (mut over, mut ending) = (pin!(over), pin!(ending));
-    let mut mark = 0;
+    let (mut mark, mut slept) = (0, Duration::ZERO);
     // What was appended before the registration is counted nowhere; the bounds tell whether there was any.
     if reader::moved(source.store, targets, &pass).await {
         mark = parked.mark();
         pass = fetch.read().await;
     }
     while let missing @ 1.. = fetch.missing(&pass) {
+        let asleep = Instant::now();
         let goes_on = tokio::select! {
             () = parked.wait(mark, missing) => true,
             () = &mut over => false,
             () = &mut ending => false,
         };
+        slept += asleep.elapsed();
         if goes_on || parked.mark() != mark {
             mark = parked.mark();
             pass = fetch.read().await;
@@ -83,6 +85,7 @@ pub async fn serve(
             break;
         }
     }
+    pass.slept = slept;
     pass
 }
 

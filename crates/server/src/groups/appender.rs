@@ -87,14 +87,18 @@ impl Appender<'_> {
     async fn append(&self, batch: &[Append]) -> Result<(), StoreError> {
         let payload = bundle(batch.iter().map(|append| append.record.as_slice()));
         let bytes = batch.iter().map(|append| append.record.len()).sum();
+        let begun = Instant::now();
         let tickets: Vec<Ticket> = batch.iter().map(|append| append.ticket).collect();
         // Settled before the log takes another append, so that no snapshot misses what it stands for.
         let stored = self.log.update(payload, |_| self.settle(&tickets, bytes, true)).await;
+        let metrics = &self.shared.metrics;
         if stored.is_err() {
-            self.shared.metrics.append_failures.add(1);
+            metrics.append_failures.add(1);
             self.settle(&tickets, bytes, false);
         } else {
-            self.shared.metrics.appends.add(1);
+            metrics.append_time.observe_time(begun.elapsed());
+            metrics.append_records.observe(tickets.len() as u64);
+            metrics.append_bytes.add(bytes as u64);
         }
         stored
     }
@@ -115,6 +119,7 @@ impl Appender<'_> {
         let written = self.log.snapshot_with(|| self.busy(|| self.table())).await;
         if let Err(error) = &written {
             tracing::warn!(%error, "no snapshot of the committed offsets");
+            self.shared.metrics.snapshot_failures.add(1);
         } else {
             self.shared.metrics.snapshots.add(1);
         }

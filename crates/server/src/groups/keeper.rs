@@ -17,8 +17,8 @@ use super::bundle::{broken, unbundle};
 use super::shared::Shared;
 use super::topics::forget_missing;
 
-/// Topic of the internal stream.
-const TOPIC: &str = "offsets";
+/// Topic of the internal stream that holds the committed offsets.
+pub const OFFSETS_TOPIC: &str = "offsets";
 
 /// Waits between attempts to load: none before the first, then from the one to the other, doubled each time.
 const RETRY_MIN: Duration = Duration::from_millis(100);
@@ -115,7 +115,7 @@ impl Keeper {
     pub(super) async fn load(&self) -> Result<StateLog, StoreError> {
         let mut groups = self.shared.loading();
         let mut damage = None;
-        let log = StateLog::open(Arc::clone(&self.store), TOPIC, self.options.clone(), |event| match event {
+        let log = StateLog::open(Arc::clone(&self.store), OFFSETS_TOPIC, self.options.clone(), |event| match event {
             StateEvent::Reset => groups.reset(),
             StateEvent::Record(bytes) => {
                 if let Err(error) = replay(&mut groups, bytes) {
@@ -128,6 +128,7 @@ impl Keeper {
             return Err(error);
         }
         tracing::info!(offsets = groups.offsets().len(), "committed offsets are loaded");
+        self.shared.metrics.loads.add(1);
         self.shared.begin(groups);
         forget_missing(&self.shared, self.store.as_ref()).await;
         Ok(log)

@@ -35,8 +35,10 @@ use tokio::task::{JoinHandle, yield_now};
 use tokio::time::{Duration, timeout};
 
 pub use coordinators::{Alone, Coordinator, Coordinators, Endpoint, Node};
+pub use keeper::OFFSETS_TOPIC;
 pub use pending::Pending;
 pub use settings::{ForeignOffsets, GroupSettings};
+pub use shared::Usage;
 
 use crate::config::ServerConfig;
 use crate::metrics::GroupMetrics;
@@ -177,7 +179,10 @@ impl GroupService {
         }
         let asked = self.shared.ask(|groups, token, now, out| groups.commit(token, sender, request, now, out));
         match self.offset_answer(asked).await {
-            Some(Answer::Commit(results)) => Some(results),
+            Some(Answer::Commit(results)) => {
+                metrics.note_commit(&results);
+                Some(results)
+            }
             _ => {
                 metrics.commits_late.add(1);
                 None
@@ -235,6 +240,18 @@ impl GroupService {
     pub fn describe(&self, group: &str) -> Result<Description, GroupError> {
         self.check_here(group)?;
         self.shared.read(|groups| groups.describe(group))
+    }
+
+    /// How much there is of everything, for gauges.
+    #[must_use]
+    pub fn usage(&self) -> Usage {
+        self.shared.usage()
+    }
+
+    /// The groups that have committed offsets, in order: the next slice of a walk over all of them.
+    #[must_use]
+    pub fn with_offsets(&self, walk: &mut Walk) -> Vec<Arc<str>> {
+        self.shared.read(|groups| groups.offsets().next_groups(walk))
     }
 
     /// The groups as ListGroups shows them: those that are coordinated here.

@@ -7,7 +7,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use milena_groups::{Answer, Append, Groups, Moment, Now, Outputs, Timestamp, Token};
+use milena_groups::{Answer, Append, Census, GroupError, Groups, Moment, Now, Outputs, Timestamp, Token};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot, watch};
 use tokio::time::{Duration, Instant};
@@ -30,6 +30,21 @@ pub(super) struct Shared {
     pub(super) sooner: Notify,
     /// True when no record comes any more.
     closing: watch::Sender<bool>,
+}
+
+/// How much there is of everything that belongs to groups.
+#[derive(Debug, Clone, Copy)]
+pub struct Usage {
+    /// Groups by state, and members. Groups that consist of offsets alone are not in it.
+    pub census: Census,
+    /// Committed offsets.
+    pub offsets: usize,
+    /// Groups that have committed offsets.
+    pub groups_with_offsets: usize,
+    /// Bytes of records that wait for the store.
+    pub unsettled_bytes: usize,
+    /// Whether groups are served here: not while their offsets are loaded, nor when another gateway coordinates.
+    pub serving: Result<(), GroupError>,
 }
 
 /// What the lock protects.
@@ -151,6 +166,9 @@ impl Shared {
         let result = event(&mut state, now);
         let queued = state.take_appends();
         let answers = state.take_answers();
+        for event in state.out.events.drain(..) {
+            self.metrics.note(&event);
+        }
         let sooner = state.rearm();
         drop(state);
         if queued {
@@ -169,6 +187,19 @@ impl Shared {
     /// Looks, without changing anything.
     pub(super) fn read<T>(&self, look: impl FnOnce(&Groups) -> T) -> T {
         look(&self.state.lock().groups)
+    }
+
+    /// How much there is of everything, at the cost of a few numbers under the lock.
+    pub(super) fn usage(&self) -> Usage {
+        let state = self.state.lock();
+        let offsets = state.groups.offsets();
+        Usage {
+            census: state.groups.coordinator().census(),
+            offsets: offsets.len(),
+            groups_with_offsets: offsets.groups_len(),
+            unsettled_bytes: state.unsettled_bytes,
+            serving: state.groups.check_serving(),
+        }
     }
 
     /// True when so many bytes wait for the store that no more commits are taken.

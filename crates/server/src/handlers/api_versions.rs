@@ -5,7 +5,7 @@
 //!   client asks again with what it learned (KIP-511).
 //! - The response header is always v0, also in flexible versions: the client does not know the version yet.
 //! - No tagged fields at all: librdkafka before 2.2 misreads them. So no supported or finalized features.
-//! - The client's software name and version are kept for logs. Apache Kafka answers 42 when they have odd characters;
+//! - The client's software name and version are kept for logs and counted. Apache Kafka answers 42 when they have odd characters;
 //!   here they are made printable instead, since nothing else depends on them.
 
 use milena_wire::encode_response;
@@ -25,7 +25,11 @@ pub const API: Api = Api {
 };
 
 async fn api_versions(context: Context, request: ApiVersionsRequest) -> Option<ApiVersionsResponse> {
-    context.connection.name_software(&request.client_software_name, &request.client_software_version);
+    context.connection.name_software(
+        &context.broker.metrics.clients,
+        &request.client_software_name,
+        &request.client_software_version,
+    );
     Some(ApiVersionsResponse::default().with_api_keys(context.broker.apis.iter().map(entry).collect()))
 }
 

@@ -29,7 +29,7 @@ use milena_wire::kafka_protocol::messages::fetch_request::{FetchPartition, Fetch
 use milena_wire::kafka_protocol::messages::{ApiKey, FetchRequest, TopicName};
 use uuid::Uuid;
 
-use crate::dispatch::{Api, Outcome, Request, decode};
+use crate::dispatch::{Api, Connection, Outcome, Request, decode};
 use crate::fetch::Fetches;
 use crate::fetch::arena::Arena;
 use crate::fetch::reader::{self, Answer, Pass, Topics};
@@ -38,7 +38,7 @@ use crate::fetch::serve::{Patience, Source, serve};
 use crate::fetch::sessions::{Ask, EPOCH_NEW, NO_SESSION, Plan, SessionError, Summary};
 use crate::fetch::want::{PartitionKey, Position, TopicKey, Want};
 use crate::limits::Limits;
-use crate::metrics::FetchMetrics;
+use crate::metrics::{ApiMetrics, FetchMetrics};
 
 /// Table entry.
 pub const API: Api = Api {
@@ -66,6 +66,7 @@ async fn handle(request: Request) -> Outcome {
         topics: &broker.topics,
         fetches: &broker.fetches,
         metrics: &broker.metrics.fetch,
+        request: broker.metrics.requests.of(ApiKey::Fetch as i16).map(|api| (api, &*request.context.connection)),
         threads_can_block: broker.threads_can_block,
     };
     match fetch(&environment, decoded, request.context.connection.ending()).await {
@@ -99,6 +100,8 @@ struct Environment<'a, T> {
     topics: &'a T,
     fetches: &'a Fetches,
     metrics: &'a FetchMetrics,
+    /// Where error codes are counted, and who is told of time asleep.
+    request: Option<(&'a ApiMetrics, &'a Connection)>,
     threads_can_block: bool,
 }
 
@@ -108,11 +111,11 @@ async fn fetch<T: Topics>(
     ending: impl Future<Output = ()>,
 ) -> Result<Bytes, WireError> {
     let Asked { mut head, ask, patience } = asked;
-    let Environment { store, topics, fetches, metrics, threads_can_block } = *environment;
+    let Environment { store, topics, fetches, metrics, request, threads_can_block } = *environment;
     let wants_session = ask.epoch == EPOCH_NEW;
     let plan = match fetches.sessions.begin(ask, fetches.now_ms()) {
         Ok(plan) => plan,
-        Err(error) => return refuse(head, fetches, error),
+        Err(error) => return refuse(environment, head, error),
     };
     let source = Source {
         store,
@@ -125,6 +128,11 @@ async fn fetch<T: Topics>(
     let targets = reader::resolve(topics, &plan.wants);
     let mut pass = serve(&source, &plan.wants, &targets, patience, ending).await;
     count(metrics, &pass);
+    if let Some((api, connection)) = request {
+        connection.was_parked(pass.slept);
+        let codes = pass.answers.iter().filter_map(|answer| answer.error);
+        codes.for_each(|error| api.errors.note(error.code()));
+    }
     let summaries: Vec<Summary> = pass.answers.iter().map(summary).collect();
     match fetches.sessions.finish(&plan, &summaries, fetches.now_ms(), rand::random::<i32>) {
         Ok(finished) => {
@@ -138,7 +146,7 @@ async fn fetch<T: Topics>(
             let frame = if copies_much { tokio::task::block_in_place(write) } else { write() };
             frame.map(|frame| held.until_dropped(frame))
         }
-        Err(error) => refuse(head, fetches, error),
+        Err(error) => refuse(environment, head, error),
     }
 }
 
@@ -150,14 +158,17 @@ fn count(metrics: &FetchMetrics, pass: &Pass) {
     metrics.errors.add(pass.errors as u64);
 }
 
-fn refuse(mut head: Head, fetches: &Fetches, error: SessionError) -> Result<Bytes, WireError> {
+fn refuse<T>(environment: &Environment<'_, T>, mut head: Head, error: SessionError) -> Result<Bytes, WireError> {
     let code = match error {
         SessionError::NotFound => ResponseError::FetchSessionIdNotFound,
         SessionError::Epoch => ResponseError::InvalidFetchSessionEpoch,
         SessionError::TopicIds => ResponseError::FetchSessionTopicIdError,
     };
     head.error_code = code.code();
-    write_frame(&head, &[], &Arena::new(Arc::clone(&fetches.buffers)))
+    if let Some((api, _)) = environment.request {
+        api.errors.note(head.error_code);
+    }
+    write_frame(&head, &[], &Arena::new(Arc::clone(&environment.fetches.buffers)))
 }
 
 fn included<'a>(plan: &'a Plan, pass: &'a Pass, chosen: Option<&[bool]>) -> Vec<(&'a Want, &'a Answer)> {

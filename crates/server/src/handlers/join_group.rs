@@ -9,6 +9,8 @@
 //!   42 too much to keep, 16 coordinated elsewhere, also while it waits, 14 while offsets are loaded.
 //! - The reason is not looked at.
 
+use std::time::Instant;
+
 use milena_groups::{Answer, JoinRequest, Joined};
 use milena_wire::kafka_protocol::ResponseError;
 use milena_wire::kafka_protocol::messages::join_group_response::JoinGroupResponseMember;
@@ -49,7 +51,9 @@ async fn join_group(context: Context, request: JoinGroupRequest) -> Option<JoinG
     // The wait may be as long as a rebalance, and the members that it waits for need room for their requests.
     drop((request, client_id));
     connection.release();
+    let parked = Instant::now();
     let answered = pending.unless(connection.ending()).await;
+    connection.was_parked(parked.elapsed());
     Some(match answered {
         Some(Answer::Join(Ok(joined))) => accepted(version, &joined),
         Some(Answer::Join(Err(refused))) => {

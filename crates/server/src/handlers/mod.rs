@@ -9,6 +9,7 @@ pub mod delete_topics;
 pub mod describe_cluster;
 pub mod describe_configs;
 pub mod describe_groups;
+mod error_codes;
 pub mod fetch;
 pub mod find_coordinator;
 mod groups;

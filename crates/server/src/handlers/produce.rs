@@ -43,7 +43,7 @@ async fn produce(request: Request) -> Outcome {
     let produce = context.broker.produce.clone();
     let broker = Arc::clone(&context.broker);
     let plan_here = {
-        let produce = produce.clone();
+        let (produce, broker) = (produce.clone(), Arc::clone(&broker));
         move |decoded| Plan::new(&produce, &|topic| find(&broker.topics, version, topic), decoded, version)
     };
     let plan = if body.len() > INLINE_BODY_BYTES {
@@ -61,6 +61,7 @@ async fn produce(request: Request) -> Outcome {
     };
     let (silent, partitions) = (plan.is_silent(), plan.partitions());
     let response = plan.run(&produce).await;
+    broker.metrics.requests.note_errors(ApiKey::Produce as i16, &response);
     if silent {
         return Outcome::Silent;
     }

@@ -7,6 +7,8 @@
 //! - While offsets are loaded the answer is 27, upon which clients join again: none of them expects 14 here.
 //! - Errors: 24 group id, 16 coordinated elsewhere, 25 unknown member, 22 generation, 82 fenced, 27 rebalance, 42 too large an assignment.
 
+use std::time::Instant;
+
 use milena_groups::{Answer, Generation, SyncRequest};
 use milena_wire::kafka_protocol::ResponseError;
 use milena_wire::kafka_protocol::messages::{ApiKey, SyncGroupRequest, SyncGroupResponse};
@@ -36,7 +38,10 @@ async fn sync_group(context: Context, request: SyncGroupRequest) -> Option<SyncG
     drop((request, client_id));
     connection.release();
     let response = SyncGroupResponse::default();
-    Some(match pending.unless(connection.ending()).await {
+    let parked = Instant::now();
+    let answered = pending.unless(connection.ending()).await;
+    connection.was_parked(parked.elapsed());
+    Some(match answered {
         Some(Answer::Sync(Ok(synced))) => {
             let names = version >= PROTOCOL_FROM;
             response

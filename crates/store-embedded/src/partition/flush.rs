@@ -58,6 +58,7 @@ impl Partition {
     }
 
     fn flush(&self, target: &Flush) -> Result<(), StoreError> {
+        let begun = Instant::now();
         for segment in &target.segments {
             #[cfg(test)]
             if self.env.mutant == Mutant::SkipsSealedSegments && !segment.is_live() {
@@ -70,6 +71,7 @@ impl Partition {
         {
             return Err(self.poison(&error));
         }
+        self.env.metrics.flush_time.observe_time(begun.elapsed());
         target.settle(&mut self.writer.lock());
         Ok(())
     }
@@ -122,6 +124,7 @@ impl Partition {
     }
 
     fn poison(&self, error: &StoreError) -> StoreError {
+        self.env.metrics.flush_failures.add(1);
         let reason = error.to_string();
         #[cfg(test)]
         if self.env.mutant == Mutant::GoesOnAfterFailedFlush {
@@ -171,7 +174,11 @@ pub(crate) fn flush_together(env: &Env, partitions: &[Arc<Partition>]) -> Result
             Err(error) => outcome = Err(error),
         }
     }
+    let started = Instant::now();
     let synced = env.fs.sync_everything(&env.root);
+    if synced.is_ok() {
+        env.metrics.flush_time.observe_time(started.elapsed());
+    }
     for (partition, turn, target) in begun {
         match &synced {
             Ok(()) => target.settle(&mut partition.writer.lock()),

@@ -1,7 +1,6 @@
 //! Entries by offset.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use milena_store::{Entry, ReadLimit, StoreError};
@@ -92,7 +91,7 @@ impl Partition {
     }
 
     fn missing(&self, offset: u64) -> StoreError {
-        self.env.damaged.fetch_add(1, Ordering::Relaxed);
+        self.env.metrics.damaged_entries.add(1);
         tracing::error!(partition = ?self.id, offset, "a stored message is missing");
         StoreError::Broken { context: format!("{:?}: offset {offset} is missing", self.id) }
     }
@@ -182,7 +181,7 @@ impl Partition {
                 Step::Bad(_) | Step::End => match scanner.find_next().map_err(unreadable)? {
                     Some(next) if next.offset <= want => scanner.skip_to(next),
                     _ => {
-                        self.env.damaged.fetch_add(1, Ordering::Relaxed);
+                        self.env.metrics.damaged_entries.add(1);
                         let Place { offset, position } = before;
                         tracing::error!(partition = ?self.id, %path, offset, position, "a stored entry is damaged");
                         let context = format!("{path}: the entry at offset {offset}, position {position} is damaged");

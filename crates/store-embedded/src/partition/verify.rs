@@ -270,7 +270,7 @@ impl<'a> Recovery<'a> {
                 if !proven {
                     return Some((number, *place));
                 }
-                self.env.damaged.fetch_add(1, Ordering::Relaxed);
+                self.env.metrics.damaged_entries.add(1);
                 let (path, Place { offset, position }) = (found.segment.path.display(), *place);
                 tracing::error!(partition = ?self.id, %path, offset, position, "stored messages are damaged");
             }

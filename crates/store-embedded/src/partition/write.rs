@@ -123,6 +123,10 @@ impl Partition {
         active.written.store(batch.end_position, Ordering::Release);
         writer.first_append.get_or_insert(append_micros);
         writer.next_offset = batch.end_offset;
+        let metrics = &self.env.metrics;
+        metrics.appends.add(batch.headers.len() as u64);
+        metrics.messages.add(messages);
+        metrics.bytes.add(bytes);
         writer.unflushed_bytes += bytes;
         writer.unflushed_messages += messages;
         if writer.unflushed.last().is_none_or(|last| last.key != active.key) {

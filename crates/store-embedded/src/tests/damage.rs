@@ -75,7 +75,7 @@ fn damage_within_the_newest_segment_is_no_torn_tail() {
     assert_eq!(partition.bounds().end, 6);
     assert!(matches!(read(&partition, 2), Err(StoreError::Broken { .. })));
     assert_eq!(offsets(&read(&partition, 3).unwrap()), [3, 4, 5]);
-    assert!(inner.env.damaged.load(std::sync::atomic::Ordering::Relaxed) > 0);
+    assert!(inner.env.metrics.damaged_entries.get() > 0);
 }
 
 #[test]

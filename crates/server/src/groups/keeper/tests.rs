@@ -139,7 +139,7 @@ async fn a_mandate_that_was_lost_in_between_is_a_new_one() {
 }
 
 async fn damaged_log(store: &MemoryStore) -> TopicRef {
-    let log = store.create_topic(INTERNAL_STREAM, TOPIC, 1, &TopicSettings::default()).await.unwrap().topic;
+    let log = store.create_topic(INTERNAL_STREAM, OFFSETS_TOPIC, 1, &TopicSettings::default()).await.unwrap().topic;
     store.append(&log.partition(0), batch_of(&[TestMessage::new(1, b"no record of ours")])).await.unwrap();
     log
 }

@@ -56,6 +56,7 @@ async fn send_until(
         topics: &world.topics,
         fetches: &world.fetches,
         metrics: &world.metrics,
+        request: None,
         threads_can_block: false,
     };
     let asked = Asked::new(version, 5, &request, &world.limits);

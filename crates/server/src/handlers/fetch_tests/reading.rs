@@ -177,6 +177,7 @@ async fn answers_that_nobody_reads_shorten_further_ones_down_to_one_record() {
             topics: &world.topics,
             fetches: &world.fetches,
             metrics: &world.metrics,
+            request: None,
             threads_can_block: false,
         };
         let partitions = (0..2).map(|index| at(index, 0)).collect();

@@ -1,0 +1,57 @@
+//! Where the answers of each API hold their error codes, so that errors are counted in one place and by no handler.
+
+use milena_wire::kafka_protocol::messages::{
+    ApiVersionsResponse, CreatePartitionsResponse, CreateTopicsResponse, DeleteGroupsResponse, DeleteTopicsResponse,
+    DescribeClusterResponse, DescribeConfigsResponse, DescribeGroupsResponse, FindCoordinatorResponse,
+    HeartbeatResponse, InitProducerIdResponse, JoinGroupResponse, LeaveGroupResponse, ListGroupsResponse,
+    ListOffsetsResponse, MetadataResponse, OffsetCommitResponse, OffsetDeleteResponse, OffsetFetchResponse,
+    ProduceResponse, SyncGroupResponse,
+};
+
+use crate::metrics::ErrorCodes;
+
+/// For answers with one code for all, or with a list of items that have one each, or with items in items.
+macro_rules! error_codes {
+    ($($answer:ty: $($own:ident)? $([$($list:ident)/+])*;)*) => {$(
+        impl ErrorCodes for $answer {
+            fn each_code(&self, count: &mut dyn FnMut(i16)) {
+                $(count(self.$own);)?
+                $(error_codes!(@list self, count, $($list)/+);)*
+            }
+        }
+    )*};
+    (@list $parent:expr, $count:ident, $list:ident) => {
+        for item in &$parent.$list {
+            $count(item.error_code);
+        }
+    };
+    (@list $parent:expr, $count:ident, $list:ident / $($rest:ident)/+) => {
+        for item in &$parent.$list {
+            error_codes!(@list item, $count, $($rest)/+);
+        }
+    };
+}
+
+error_codes! {
+    ApiVersionsResponse: error_code;
+    CreatePartitionsResponse: [results];
+    CreateTopicsResponse: [topics];
+    DeleteGroupsResponse: [results];
+    DeleteTopicsResponse: [responses];
+    DescribeClusterResponse: error_code;
+    DescribeConfigsResponse: [results];
+    DescribeGroupsResponse: [groups];
+    FindCoordinatorResponse: error_code [coordinators];
+    HeartbeatResponse: error_code;
+    InitProducerIdResponse: error_code;
+    JoinGroupResponse: error_code;
+    LeaveGroupResponse: error_code [members];
+    ListGroupsResponse: error_code;
+    ListOffsetsResponse: [topics/partitions];
+    MetadataResponse: [topics] [topics/partitions];
+    OffsetCommitResponse: [topics/partitions];
+    OffsetDeleteResponse: error_code [topics/partitions];
+    OffsetFetchResponse: error_code [topics/partitions] [groups] [groups/topics/partitions];
+    ProduceResponse: [responses/partition_responses];
+    SyncGroupResponse: error_code;
+}
