@@ -4,8 +4,8 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::config::Settings;
 
-/// Files that a server needs beside connections and segments.
-const OTHERS: u64 = 64;
+/// Files that a server needs beside connections and segments: its own, and those of scrapers and probes.
+const OTHERS: u64 = 64 + milena_monitor::limits::CONNECTIONS_MAX as u64;
 
 /// Fewest segments that the store works with.
 const SEGMENTS_MIN: u64 = 16;
@@ -77,9 +77,9 @@ mod tests {
     #[test]
     fn too_few_files_are_shared_so_that_neither_takes_all() {
         assert_eq!(fitted(20_000, 1_024, 20_000 + 1_024 + OTHERS - 1), (19_999, 1_024));
-        assert_eq!(fitted(20_000, 1_024, 1_024), (480, 480));
-        assert_eq!(fitted(100, 1_024, 1_024), (100, 860));
-        assert_eq!(fitted(20_000, 50, 1_024), (910, 50));
+        assert_eq!(fitted(20_000, 1_024, 1_024), (448, 448));
+        assert_eq!(fitted(100, 1_024, 1_024), (100, 796));
+        assert_eq!(fitted(20_000, 50, 1_024), (846, 50));
     }
 
     #[test]

@@ -4,12 +4,13 @@ use std::fmt::Write as _;
 use std::io;
 use std::sync::Arc;
 
+use milena_monitor::Monitor;
 use milena_server::{Bound, Server, StartError};
 use milena_store::{Store, StoreError};
 use milena_store_embedded::{EmbeddedStore, OpenError};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::config::{Format, Settings, Sources, load};
+use crate::config::{Format, Loaded, METRICS_LISTEN, Settings, Sources, load};
 use crate::failure::{Failure, print};
 use crate::{files, logging};
 
@@ -18,22 +19,25 @@ const INTERRUPTED: i32 = 130;
 
 /// Serves until a signal says to stop.
 pub(crate) fn serve(sources: &Sources) -> Result<(), Failure> {
-    let mut settings = load(sources)?.settings;
-    logging::start(&settings);
-    files::raise_limit(&mut settings);
+    let mut loaded = load(sources)?;
+    logging::start(&loaded.settings);
+    files::raise_limit(&mut loaded.settings);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .map_err(|error| Failure::Failed(format!("the server cannot start its threads: {error}")))?;
-    let outcome = runtime.block_on(run(settings));
+    let outcome = runtime.block_on(run(loaded));
     // A blocking call that hangs on a dead device must not keep the process alive.
     runtime.shutdown_background();
     outcome
 }
 
-async fn run(settings: Settings) -> Result<(), Failure> {
+async fn run(loaded: Loaded) -> Result<(), Failure> {
     // Before the store is opened, so that a signal during a long recovery is not lost.
     let mut signals = Signals::listen()?;
+    // Before it too: what probes the process should hear that it recovers, and not take it for dead.
+    let monitor = monitor(&loaded).await?;
+    let settings = loaded.settings;
     let store = tokio::select! {
         store = open_store(&settings) => store?,
         () = signals.next() => return Ok(()),
@@ -46,8 +50,12 @@ async fn run(settings: Settings) -> Result<(), Failure> {
             return Err(cannot_start(&error));
         }
     };
+    if let Some(monitor) = &monitor {
+        monitor.watch(server.broker());
+    }
     if settings.log_format == Format::Text {
-        print(&banner(&settings, server.addresses(), &program_name())).or_else(ignore_closed_output)?;
+        print(&banner(&settings, server.addresses(), monitor.as_ref(), &program_name()))
+            .or_else(ignore_closed_output)?;
     }
     signals.next().await;
     tokio::select! {
@@ -57,6 +65,29 @@ async fn run(settings: Settings) -> Result<(), Failure> {
         () = signals.next() => {
             tracing::warn!("second signal, quitting at once");
             std::process::exit(INTERRUPTED)
+        }
+    }
+}
+
+/// Metrics and health. A port that somebody asked for must be free; that the default one is taken, as by a second server
+/// on a developer's machine, is no reason not to serve Kafka clients.
+async fn monitor(loaded: &Loaded) -> Result<Option<Monitor>, Failure> {
+    let settings = &loaded.settings.monitor;
+    let Some(address) = settings.listen else { return Ok(None) };
+    match Monitor::bind(address, settings.clone()).await {
+        Ok(monitor) => Ok(Some(monitor)),
+        Err(error) if loaded.is_set(METRICS_LISTEN) => Err(Failure::Failed(format!(
+            "metrics cannot be served on {address}: {}; choose another address with --set {METRICS_LISTEN}=ADDRESS:PORT, \
+             or `off`",
+            bind_advice(&error)
+        ))),
+        Err(error) => {
+            tracing::warn!(
+                %address,
+                reason = bind_advice(&error),
+                "neither metrics nor health are served; set {METRICS_LISTEN} to a free address, or to `off`"
+            );
+            Ok(None)
         }
     }
 }
@@ -94,24 +125,24 @@ fn cannot_start(error: &StartError) -> Failure {
     let StartError::Bind { name, address, source } = error else {
         return Failure::Failed(error.to_string());
     };
-    let advice = match source.kind() {
-        io::ErrorKind::AddrInUse => {
-            "another program listens there; stop it, or choose another address with --listen".to_owned()
-        }
-        io::ErrorKind::PermissionDenied => {
-            "the system does not allow it; ports below 1024 need privileges, so choose a higher one with --listen"
-                .to_owned()
-        }
-        io::ErrorKind::AddrNotAvailable => {
-            "no network interface of this machine has that address; choose one that it has with --listen".to_owned()
-        }
-        _ => source.to_string(),
-    };
-    Failure::Failed(format!("listener `{name}` cannot listen on {address}: {advice}"))
+    Failure::Failed(format!(
+        "listener `{name}` cannot listen on {address}: {}; choose another address with --listen",
+        bind_advice(source)
+    ))
+}
+
+/// Why an address cannot be listened on.
+fn bind_advice(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => "another program listens there".to_owned(),
+        io::ErrorKind::PermissionDenied => "the system does not allow it (ports below 1024 need privileges)".to_owned(),
+        io::ErrorKind::AddrNotAvailable => "no network interface of this machine has that address".to_owned(),
+        _ => error.to_string(),
+    }
 }
 
 /// Where to connect, where the data is, and one line to try.
-fn banner(settings: &Settings, listeners: &[Bound], program: &str) -> String {
+fn banner(settings: &Settings, listeners: &[Bound], monitor: Option<&Monitor>, program: &str) -> String {
     let mut text = format!("Milena {}\n\n", env!("CARGO_PKG_VERSION"));
     let address = |bound: &Bound| {
         let host = &bound.advertised_host;
@@ -122,6 +153,9 @@ fn banner(settings: &Settings, listeners: &[Bound], program: &str) -> String {
     // Writing to a string does not fail.
     let _ = writeln!(text, "  Kafka clients connect to  {}", addresses.join(", "));
     let _ = writeln!(text, "  the data is in            {}", settings.data_dir);
+    if let Some(monitor) = monitor {
+        let _ = writeln!(text, "  metrics are at            http://{}/metrics", monitor.address());
+    }
     let bootstrap = addresses.first().map_or("", String::as_str);
     let bootstrap = if bootstrap == "127.0.0.1:9092" { String::new() } else { format!(" --bootstrap {bootstrap}") };
     let _ = writeln!(

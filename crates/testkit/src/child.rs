@@ -58,6 +58,13 @@ impl Builder {
         self
     }
 
+    /// Takes a variable of the environment back.
+    #[must_use]
+    pub fn without_env(mut self, name: &str) -> Self {
+        self.envs.retain(|(set, _)| set != name);
+        self
+    }
+
     /// Starts the child and waits until it answers.
     #[must_use]
     pub fn start(self) -> ChildServer {
@@ -111,13 +118,20 @@ impl ChildServer {
     }
 
     /// That binary with the arguments of [`ChildServer::start`], to add to. It is run in its data folder, so that it finds
-    /// no configuration file; variables of the environment that start with `MILENA_` are not handed on.
+    /// no configuration file; variables of the environment that start with `MILENA_` are not handed on. It serves no
+    /// metrics unless `MILENA_METRICS_LISTEN` is set with [`Builder::env`]: the default port is one, and children are many.
     #[must_use]
     pub fn builder(binary: impl AsRef<Path>) -> Builder {
         let folder = TempDir::with_prefix("milena-").expect("a temporary folder");
         let binary = binary.as_ref().to_owned();
         let builder = Builder { binary, args: Vec::new(), envs: Vec::new(), port: free_port(), folder };
-        builder.args(["serve", "--listen", "127.0.0.1:{port}", "--data-dir", "{folder}/data"])
+        builder.env("MILENA_METRICS_LISTEN", "off").args([
+            "serve",
+            "--listen",
+            "127.0.0.1:{port}",
+            "--data-dir",
+            "{folder}/data",
+        ])
     }
 
     /// The address it was told to listen on.

@@ -5,6 +5,7 @@ use milena_server::config::Idempotence;
 use super::groups::GROUPS;
 use super::kinds::{Kind, Setting};
 use super::limits::LIMITS;
+use super::metrics::METRICS;
 use super::settings::{Format, Level, MEMORY, Settings};
 
 /// Where the configuration file is, when no flag says.
@@ -53,7 +54,7 @@ pub(super) const WIRE_MAX: u64 = i32::MAX as u64;
 
 /// Every key, sections together, in the order in which they are shown.
 pub(super) fn all() -> impl Iterator<Item = &'static Key> {
-    KEYS.iter().chain(GROUPS).chain(LIMITS)
+    KEYS.iter().chain(GROUPS).chain(METRICS).chain(LIMITS)
 }
 
 const KEYS: &[Key] = &[
@@ -182,6 +183,14 @@ const KEYS: &[Key] = &[
         help: "Form of the log: `text` for people, `json` for machines (one object per line, and no banner).",
         get: |settings| Setting::Text(settings.log_format.name().to_owned()),
         set: |settings, value| chosen(value, Format::of, &mut settings.log_format),
+    },
+    Key {
+        path: "logging.slow_request",
+        kind: Kind::Time { zero: true },
+        help: "A request that takes this long is logged, once per API and minute; `0s` is never. Time that a Fetch, \
+               JoinGroup or SyncGroup is parked does not count.",
+        get: |settings| Setting::Time(settings.server.slow_request),
+        set: |settings, value| time(&value, &mut settings.server.slow_request),
     },
 ];
 

@@ -26,6 +26,11 @@ pub(crate) struct Loaded {
 }
 
 impl Loaded {
+    /// True when somebody set the key.
+    pub(crate) fn is_set(&self, path: &str) -> bool {
+        self.sources.contains_key(path)
+    }
+
     /// Where the value of the key comes from, as the user knows it.
     pub(crate) fn source(&self, path: &str) -> &str {
         self.sources.get(path).map_or(DEFAULT, String::as_str)

@@ -1,6 +1,6 @@
 //! Configuration: a TOML file, below environment variables, below flags.
 //!
-//! - [`keys`], [`groups`], [`limits`]: the table of every key: what it may be, what it does, where it goes
+//! - [`keys`], [`groups`], [`metrics`], [`limits`]: the table of every key: what it may be, what it does, where it goes
 //! - [`kinds`]: how values are read and shown
 //! - [`layers`]: the file, the environment, the flags
 //! - [`load`]: from layers to [`Settings`], with every mistake in one list
@@ -14,12 +14,14 @@ mod layers;
 mod limits;
 mod listeners;
 mod load;
+mod metrics;
 mod settings;
 mod show;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use layers::{Assignment, Sources};
-pub(crate) use load::{Mistakes, load};
+pub(crate) use load::{Loaded, Mistakes, load};
+pub(crate) use metrics::METRICS_LISTEN;
 pub(crate) use settings::{Format, Settings};
 pub(crate) use show::{reference, show};

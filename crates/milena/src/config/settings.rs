@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use milena_monitor::MonitorSettings;
 use milena_server::ServerConfig;
 use milena_store::Durability;
 use milena_store_embedded::EmbeddedConfig;
@@ -21,6 +22,7 @@ pub(crate) struct Settings {
     pub(crate) open_files_max: usize,
     pub(crate) log_level: String,
     pub(crate) log_format: Format,
+    pub(crate) monitor: MonitorSettings,
     pub(crate) server: ServerConfig,
 }
 
@@ -50,6 +52,7 @@ impl Default for Settings {
             open_files_max: 1_024,
             log_level: "info".to_owned(),
             log_format: Format::Text,
+            monitor: MonitorSettings::default(),
             server: ServerConfig::default(),
         }
     }

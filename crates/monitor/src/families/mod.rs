@@ -1,0 +1,25 @@
+//! The families of metrics, one file for each part of the server.
+
+mod connections;
+mod data;
+mod groups;
+mod process;
+mod requests;
+mod store;
+
+use std::fmt;
+
+use crate::scrape::Now;
+use crate::writer::Families;
+
+/// Writes all of them. While there is no server, only what concerns the process is known.
+pub(crate) fn write(now: &Now, families: &mut Families<'_>) -> fmt::Result {
+    process::write(now, families)?;
+    let Some(broker) = &now.broker else { return Ok(()) };
+    connections::write(broker, families)?;
+    requests::write(broker, families)?;
+    data::write(broker, families)?;
+    store::write(broker, families)?;
+    groups::write(broker, families)?;
+    groups::write_lag(&now.lag, families)
+}

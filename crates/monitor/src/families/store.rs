@@ -1,0 +1,51 @@
+//! The engine and its topics.
+
+use std::fmt;
+
+use milena_server::Broker;
+
+use crate::writer::{Families, NANOS};
+
+pub(super) fn write(broker: &Broker, families: &mut Families<'_>) -> fmt::Result {
+    let topics = broker.topics.list();
+    families.gauge("milena_topics", "Topics that clients see.", topics.len() as u64)?;
+    families.gauge(
+        "milena_partitions",
+        "Partitions of the topics that clients see.",
+        topics.iter().map(|topic| u64::from(topic.partitions)).sum(),
+    )?;
+    let engine = broker.store.metrics();
+    let of = |value: fn(&milena_store::metrics::EngineMetrics) -> u64| engine.map(|engine| ([], value(engine)));
+    families.gauges(
+        "milena_store_info",
+        "Always 1; the label says which engine keeps the data.",
+        engine.map(|engine| ([("engine", engine.engine)], 1)),
+    )?;
+    families.counters(
+        "milena_store_appends_total",
+        "Appends that the engine wrote, internal topics included.",
+        of(|engine| engine.appends.get()),
+    )?;
+    families.counters("milena_store_messages_total", "Messages in them.", of(|engine| engine.messages.get()))?;
+    families.counters(
+        "milena_store_bytes_total",
+        "Bytes that were written for them.",
+        of(|engine| engine.bytes.get()),
+    )?;
+    families.histograms(
+        "milena_store_flush_duration_seconds",
+        "Time of each flush to the device that succeeded; one may serve many appends and partitions.",
+        NANOS,
+        engine.map(|engine| ([], engine.flush_time.snapshot())),
+    )?;
+    families.counters(
+        "milena_store_flush_failures_total",
+        "Flushes that failed. A partition whose flush failed takes no appends until the server is started again.",
+        of(|engine| engine.flush_failures.get()),
+    )?;
+    families.counters(
+        "milena_store_damaged_entries_total",
+        "Damaged entries that reads and recovery came across.",
+        of(|engine| engine.damaged_entries.get()),
+    )
+}
