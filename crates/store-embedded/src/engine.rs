@@ -112,6 +112,7 @@ impl Store for EmbeddedStore {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
             timestamp_span_micros: None,
+            payload_bytes_min: 0,
             payload_bytes_max: PAYLOAD_BYTES_MAX,
             header_bytes_max: HEADER_BYTES_MAX,
             partitions_max: PARTITIONS_MAX,

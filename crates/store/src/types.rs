@@ -267,6 +267,8 @@ pub struct Found {
 pub struct Capabilities {
     /// Widest span of origin timestamps in one append, in microseconds; `None` is unlimited.
     pub timestamp_span_micros: Option<u64>,
+    /// Smallest payload of one message in bytes: 1 where the engine does not take an empty one.
+    pub payload_bytes_min: usize,
     /// Largest payload of one message in bytes.
     pub payload_bytes_max: usize,
     /// Largest user-header block of one message in bytes.

@@ -40,11 +40,14 @@ pub fn the_answer_to_an_append_is_true(factory: &dyn StoreFactory) {
 pub fn messages_are_read_back_byte_for_byte(factory: &dyn StoreFactory) {
     let store = factory.open();
     let at = single(store.as_ref());
+    let capabilities = store.capabilities();
+    let latest = capabilities.timestamp_span_micros.unwrap_or(u64::MAX);
+    let shortest = vec![0; capabilities.payload_bytes_min];
     let every_byte: Vec<u8> = (0..=255).collect();
     let odd = vec![
-        TestMessage::default(),
-        TestMessage { id: u128::MAX, origin_micros: u64::MAX, payload: every_byte.clone(), headers: Vec::new() },
-        TestMessage { id: 1, origin_micros: 1, payload: Vec::new(), headers: every_byte.clone() },
+        TestMessage { payload: shortest.clone(), ..TestMessage::default() },
+        TestMessage { id: u128::MAX, origin_micros: latest, payload: every_byte.clone(), headers: Vec::new() },
+        TestMessage { id: 1, origin_micros: 1, payload: shortest, headers: every_byte.clone() },
         TestMessage { id: 1, origin_micros: 1, payload: vec![0; 5_000], headers: vec![0xff; 5_000] },
         TestMessage::new(0x1234_5678_9abc_def0, &[b'x'; 1_000]),
     ];

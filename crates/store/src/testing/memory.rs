@@ -239,6 +239,7 @@ impl Store for MemoryStore {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
             timestamp_span_micros: None,
+            payload_bytes_min: 0,
             payload_bytes_max: PAYLOAD_BYTES_MAX,
             header_bytes_max: PAYLOAD_BYTES_MAX,
             partitions_max: PARTITIONS_MAX,
