@@ -1,0 +1,237 @@
+//! One way to a connection: which address, which credentials, and how an access token lives.
+//!
+//! Logging in with a password costs the server tens of milliseconds of hashing on the thread that serves requests, a
+//! token costs one. So the password is used once, for a token; the token is renewed long before it expires, and
+//! fetched anew when the server refuses it. Its name carries the number of this gateway, and what an earlier run of
+//! the same number left behind is deleted at the start.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use iggy::prelude::{Client, TcpClient};
+use iggy_common::{
+    AutoLogin, ClusterClient, Credentials, IggyDuration, IggyError, IggyExpiry, PersonalAccessTokenClient,
+    TcpClientConfig, TcpClientReconnectionConfig,
+};
+use parking_lot::RwLock;
+use secrecy::SecretString;
+use tokio::time::timeout;
+
+use crate::config::IggyConfig;
+use crate::error::{Class, class};
+use crate::limits;
+
+/// Makes connections that are logged in.
+pub(crate) struct Dialer {
+    config: IggyConfig,
+    /// Nodes of the cluster as it last named them.
+    roster: RwLock<Vec<String>>,
+    /// Which address answered last.
+    preferred: AtomicUsize,
+    token: RwLock<Option<SecretString>>,
+    /// Which of the two names the token in use has.
+    token_turn: AtomicUsize,
+    renewal: tokio::sync::Mutex<()>,
+    /// Counts connections that broke. One that was made before another broke may be just as dead.
+    breaks: AtomicUsize,
+    /// True while the last attempt failed, so that an outage is logged once and not by every connection.
+    down: AtomicBool,
+}
+
+/// Why there is no connection.
+#[derive(Debug, Clone, thiserror::Error)]
+pub(crate) enum DialError {
+    /// Nobody answered in time.
+    #[error("{address} did not answer within {waited:?}; is an Iggy server of protocol 0.11 listening there?")]
+    Late { address: String, waited: Duration },
+    /// The SDK or the server said no.
+    #[error("{address}: {error} (code {})", error.as_code())]
+    Refused { address: String, error: IggyError },
+}
+
+impl DialError {
+    /// True when another attempt would come to the same end.
+    pub(crate) fn is_final(&self) -> bool {
+        match self {
+            Self::Late { .. } => false,
+            Self::Refused { error, .. } => {
+                class(error) == Class::Identity
+                    || matches!(
+                        error,
+                        IggyError::InvalidTlsDomain
+                            | IggyError::InvalidTlsCertificatePath
+                            | IggyError::InvalidTlsCertificate
+                            | IggyError::InvalidServerAddress
+                            | IggyError::InvalidConfiguration
+                    )
+            }
+        }
+    }
+}
+
+impl Dialer {
+    pub(crate) fn new(config: IggyConfig) -> Self {
+        Self {
+            config,
+            roster: RwLock::default(),
+            preferred: AtomicUsize::new(0),
+            token: RwLock::new(None),
+            token_turn: AtomicUsize::new(0),
+            renewal: tokio::sync::Mutex::new(()),
+            breaks: AtomicUsize::new(0),
+            down: AtomicBool::new(false),
+        }
+    }
+
+    /// A connection that is logged in: with the token, or with the password when there is no token or it is refused.
+    pub(crate) async fn dial(&self) -> Result<Arc<TcpClient>, DialError> {
+        let dialed = self.dial_quietly().await;
+        match &dialed {
+            Ok(_) if self.down.swap(false, Ordering::Relaxed) => tracing::info!("the Iggy server is reached again"),
+            Err(error) if !self.down.swap(true, Ordering::Relaxed) => {
+                tracing::warn!(%error, "the Iggy server cannot be reached");
+            }
+            _ => {}
+        }
+        dialed
+    }
+
+    async fn dial_quietly(&self) -> Result<Arc<TcpClient>, DialError> {
+        let token = self.token.read().clone();
+        if let Some(token) = token {
+            match self.dial_with(&Credentials::PersonalAccessToken(token)).await {
+                Err(DialError::Refused { error, .. }) if class(&error) == Class::Identity => {
+                    tracing::warn!(%error, "the server refuses the access token, logging in with the password");
+                    *self.token.write() = None;
+                }
+                answered => return answered,
+            }
+        }
+        self.dial_with_password().await
+    }
+
+    async fn dial_with_password(&self) -> Result<Arc<TcpClient>, DialError> {
+        self.dial_with(&Credentials::UsernamePassword(self.config.user.clone(), self.config.password.clone())).await
+    }
+
+    async fn dial_with(&self, credentials: &Credentials) -> Result<Arc<TcpClient>, DialError> {
+        let addresses = self.addresses();
+        let first = self.preferred.load(Ordering::Relaxed);
+        let mut last = None;
+        for turn in 0..addresses.len() {
+            let index = (first + turn) % addresses.len().max(1);
+            let Some(address) = addresses.get(index) else { continue };
+            match self.dial_one(address, credentials).await {
+                Ok(client) => {
+                    self.preferred.store(index, Ordering::Relaxed);
+                    self.learn_roster(&client).await;
+                    return Ok(client);
+                }
+                Err(error) if error.is_final() => return Err(error),
+                Err(error) => last = Some(error),
+            }
+        }
+        Err(last.unwrap_or_else(|| DialError::Refused {
+            address: "no address".to_owned(),
+            error: IggyError::InvalidServerAddress,
+        }))
+    }
+
+    async fn dial_one(&self, address: &str, credentials: &Credentials) -> Result<Arc<TcpClient>, DialError> {
+        let refused = |error| DialError::Refused { address: address.to_owned(), error };
+        let client = TcpClient::create(Arc::new(self.client_config(address, credentials))).map_err(refused)?;
+        match timeout(self.config.connect_timeout, Client::connect(&client)).await {
+            Ok(Ok(())) => Ok(Arc::new(client)),
+            Ok(Err(error)) => Err(refused(error)),
+            Err(_) => Err(DialError::Late { address: address.to_owned(), waited: self.config.connect_timeout }),
+        }
+    }
+
+    fn client_config(&self, address: &str, credentials: &Credentials) -> TcpClientConfig {
+        let tls = self.config.tls.as_ref();
+        let ca_file = tls.and_then(|tls| tls.ca_file.as_ref());
+        TcpClientConfig {
+            server_address: address.to_owned(),
+            tls_enabled: tls.is_some(),
+            tls_domain: tls.and_then(|tls| tls.domain.clone()).unwrap_or_default(),
+            tls_ca_file: ca_file.map(|path| path.display().to_string()),
+            tls_validate_certificate: true,
+            auto_login: AutoLogin::Enabled(credentials.clone()),
+            // A connection that broke is replaced here: the SDK would retry for as long as it likes, and holds up
+            // every request behind it meanwhile.
+            reconnection: TcpClientReconnectionConfig { enabled: false, ..TcpClientReconnectionConfig::default() },
+            nodelay: true,
+            ..TcpClientConfig::default()
+        }
+    }
+
+    /// The configured addresses, then the nodes that the cluster named.
+    fn addresses(&self) -> Vec<String> {
+        let mut addresses = self.config.servers.clone();
+        for address in self.roster.read().iter() {
+            if !addresses.contains(address) {
+                addresses.push(address.clone());
+            }
+        }
+        addresses
+    }
+
+    /// Remembers the other nodes of a cluster, so that they are found when the configured ones are gone.
+    async fn learn_roster(&self, client: &TcpClient) {
+        let Ok(Ok(cluster)) = timeout(self.config.connect_timeout, client.get_cluster_metadata()).await else { return };
+        if cluster.nodes.len() > 1 {
+            let address = |node: &iggy_common::ClusterNode| format!("{}:{}", node.ip, node.endpoints.tcp);
+            *self.roster.write() = cluster.nodes.iter().map(address).collect();
+        }
+    }
+
+    /// Replaces the access token by a new one. Connections that are logged in stay so.
+    pub(crate) async fn renew_token(&self) -> Result<(), DialError> {
+        let _one_at_a_time = self.renewal.lock().await;
+        let client = self.dial_with_password().await?;
+        let turn = self.token_turn.load(Ordering::Relaxed) + 1;
+        let (name, old) = (self.token_name(turn), self.token_name(turn + 1));
+        let refused = |error| DialError::Refused { address: name.clone(), error };
+        let expiry = IggyExpiry::ExpireDuration(IggyDuration::from(limits::TOKEN_LIFE));
+        let renewed = timeout(self.config.call_timeout, async {
+            // One of this name was left behind by an earlier run that was killed.
+            let _ = client.delete_personal_access_token(&name).await;
+            client.create_personal_access_token(&name, expiry).await
+        });
+        let token = match renewed.await {
+            Ok(token) => token.map_err(refused)?.token,
+            Err(_) => return Err(DialError::Late { address: name, waited: self.config.call_timeout }),
+        };
+        *self.token.write() = Some(token.into());
+        self.token_turn.store(turn, Ordering::Relaxed);
+        let _ = timeout(self.config.call_timeout, client.delete_personal_access_token(&old)).await;
+        let _ = client.disconnect().await;
+        Ok(())
+    }
+
+    /// Deletes the token, so that nothing is left behind on the server.
+    pub(crate) async fn forget_token(&self, client: &TcpClient) {
+        if self.token.write().take().is_some() {
+            let name = self.token_name(self.token_turn.load(Ordering::Relaxed));
+            let _ = timeout(self.config.connect_timeout, client.delete_personal_access_token(&name)).await;
+        }
+    }
+
+    fn token_name(&self, turn: usize) -> String {
+        format!("milena-{}-{}", self.config.instance, if turn.is_multiple_of(2) { "a" } else { "b" })
+    }
+
+    /// How many connections broke so far.
+    pub(crate) fn breaks(&self) -> usize {
+        self.breaks.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn note_break(&self) {
+        self.breaks.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn config(&self) -> &IggyConfig {
+        &self.config
+    }
+}

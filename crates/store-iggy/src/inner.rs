@@ -1,0 +1,289 @@
+//! What every call shares, and looking at topics.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use iggy::prelude::TcpClient;
+use iggy_common::{IggyError, StreamClient, Topic, TopicClient, TopicDetails};
+use milena_store::{Bounds, GrowthWatcher, INTERNAL_STREAM, PartitionRef, StoreError, TopicInfo, TopicRef};
+use parking_lot::{Mutex, RwLock};
+use tokio::sync::Notify;
+
+use crate::config::IggyConfig;
+use crate::dialer::Dialer;
+use crate::error::Op;
+use crate::journal::{self, Table};
+use crate::line::CallError;
+use crate::names::Names;
+use crate::options::{Facts, Keys};
+use crate::partition::{Described, Partition, Seen};
+use crate::pool::Pool;
+use crate::search::Searches;
+use crate::topics::{TopicState, Topics};
+
+pub(crate) struct Inner {
+    pub(crate) dialer: Arc<Dialer>,
+    pub(crate) pool: Pool,
+    pub(crate) names: Names,
+    pub(crate) keys: Keys,
+    pub(crate) topics: Topics,
+    pub(crate) table: Mutex<Table>,
+    /// How far the journal was read.
+    pub(crate) journal_next: tokio::sync::Mutex<u64>,
+    pub(crate) watcher: RwLock<Option<Arc<dyn GrowthWatcher>>>,
+    pub(crate) searches: Mutex<Searches>,
+    /// Topics that somebody waits for; see `probe.rs`.
+    pub(crate) probed: Mutex<Vec<Arc<TopicState>>>,
+    pub(crate) probe_wake: Notify,
+    pub(crate) closed: AtomicBool,
+}
+
+impl Inner {
+    pub(crate) fn new(dialer: Arc<Dialer>, keys: Keys) -> Self {
+        Self {
+            pool: Pool::new(&dialer),
+            names: Names::new(&dialer.config().state_stream),
+            dialer,
+            keys,
+            topics: Topics::default(),
+            table: Mutex::default(),
+            journal_next: tokio::sync::Mutex::new(0),
+            watcher: RwLock::default(),
+            searches: Mutex::default(),
+            probed: Mutex::default(),
+            probe_wake: Notify::new(),
+            closed: AtomicBool::new(false),
+        }
+    }
+
+    pub(crate) fn config(&self) -> &IggyConfig {
+        self.dialer.config()
+    }
+
+    pub(crate) fn check_open(&self) -> Result<(), StoreError> {
+        if self.closed.load(Ordering::Acquire) { Err(StoreError::Closed) } else { Ok(()) }
+    }
+
+    /// Asks something small that changes nothing; once more when the connection turns out to be dead.
+    pub(crate) async fn ask<T, F>(&self, what: &str, request: impl Fn(Arc<TcpClient>) -> F) -> Result<T, StoreError>
+    where
+        F: Future<Output = Result<T, IggyError>>,
+    {
+        let asked = match self.pool.control().call(&request, |outcome| outcome).await {
+            Err(error) if error.is_loss() => self.pool.control().call(&request, |outcome| outcome).await,
+            asked => asked,
+        };
+        asked.map_err(|error| error.of(Op::Read, what))
+    }
+
+    /// Asks for a change of topics or partitions.
+    pub(crate) async fn change<T, F>(&self, request: impl FnOnce(Arc<TcpClient>) -> F) -> Result<T, CallError>
+    where
+        F: Future<Output = Result<T, IggyError>>,
+    {
+        self.pool.control().call(request, |outcome| outcome).await
+    }
+
+    /// The state of this incarnation.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`] when it is gone, or its name belongs to another one now.
+    pub(crate) async fn state(&self, topic: &TopicRef) -> Result<Arc<TopicState>, StoreError> {
+        if let Some(state) = self.topics.get(topic) {
+            return Ok(state);
+        }
+        let found = self.describe(topic.stream(), topic.topic()).await?;
+        found.filter(|state| state.topic == *topic).ok_or_else(|| missing_topic(topic))
+    }
+
+    /// The state of a partition.
+    pub(crate) async fn partition(
+        &self,
+        at: &PartitionRef,
+    ) -> Result<(Arc<TopicState>, Arc<Mutex<Partition>>), StoreError> {
+        let state = self.state(&at.topic).await?;
+        if state.partition(at.partition).is_none() {
+            // Somebody else may have added it.
+            self.look(&state, Instant::now()).await?;
+        }
+        match state.partition(at.partition) {
+            Some(partition) => Ok((state, partition)),
+            None => Err(StoreError::NotFound { what: format!("partition {at:?}") }),
+        }
+    }
+
+    /// Asks the server for the topic of that name, and takes in what it says.
+    pub(crate) async fn describe(&self, stream: &str, topic: &str) -> Result<Option<Arc<TopicState>>, StoreError> {
+        let known = self.topics.named(stream, topic);
+        let floors = known.as_ref().map(|state| floors(state)).unwrap_or_default();
+        let asked = Instant::now();
+        let Some(details) = self.get_topic(stream, topic).await? else {
+            if let Some(known) = known {
+                self.retire(&known.topic);
+            }
+            return Ok(None);
+        };
+        if let Some(known) = known.filter(|known| is_same(&known.topic, &details)) {
+            self.take_in(&known, &details, &floors, asked);
+            return Ok(Some(known));
+        }
+        let Some(stream_id) = self.stream_id(stream).await? else { return Ok(None) };
+        let identity = TopicRef::new(stream, topic, stream_id, details.id, details.created_at.as_micros());
+        let state = self.put(&identity, facts_of_details(&details));
+        self.take_in(&state, &details, &[], asked);
+        Ok(Some(state))
+    }
+
+    async fn get_topic(&self, stream: &str, topic: &str) -> Result<Option<TopicDetails>, StoreError> {
+        let (stream_id, topic_id) = self.names.topic(stream, topic)?;
+        let (stream_id, topic_id) = (&stream_id, &topic_id);
+        let asked = self.ask("a topic", |client| async move { client.get_topic(stream_id, topic_id).await }).await;
+        match asked {
+            // A stream that is not there has no topics.
+            Err(StoreError::NotFound { .. }) => Ok(None),
+            other => other,
+        }
+    }
+
+    pub(crate) async fn stream_id(&self, stream: &str) -> Result<Option<u32>, StoreError> {
+        let name = self.names.stream(stream)?;
+        let name = &name;
+        let found = self.ask("a stream", |client| async move { client.get_stream(name).await }).await;
+        match found {
+            Ok(details) => Ok(details.map(|details| details.id)),
+            Err(StoreError::NotFound { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Takes a topic in, and tells the watcher of the incarnation that it replaces.
+    pub(crate) fn put(&self, topic: &TopicRef, facts: Facts) -> Arc<TopicState> {
+        let (state, replaced) = self.topics.put(topic, facts);
+        if let Some(old) = replaced {
+            self.forget(&old);
+        } else if facts.persists == Some(false) && !state.probed.load(Ordering::Relaxed) {
+            tracing::debug!(?topic, "the server acknowledges messages of this topic that it holds in memory only");
+        }
+        let table = self.table.lock();
+        for (number, partition) in (0..).zip(state.partitions()) {
+            partition.lock().trim(table.trim(&topic.partition(number)));
+        }
+        drop(table);
+        state
+    }
+
+    /// A topic is gone.
+    pub(crate) fn retire(&self, topic: &TopicRef) {
+        if self.topics.remove(topic) {
+            self.forget(topic);
+        }
+    }
+
+    fn forget(&self, topic: &TopicRef) {
+        self.searches.lock().forget(topic);
+        if let Some(watcher) = &*self.watcher.read() {
+            watcher.deleted(topic);
+        }
+    }
+
+    /// Asks the server for the ends of a topic, unless an answer is there to a question that was not asked before
+    /// `since`. Calls that come at once share one question.
+    pub(crate) async fn look(&self, state: &Arc<TopicState>, since: Instant) -> Result<(), StoreError> {
+        let _one_question = state.looking.lock().await;
+        if state.looked_since(since) {
+            return Ok(());
+        }
+        let floors = floors(state);
+        let asked = Instant::now();
+        let details = self.get_topic(state.topic.stream(), state.topic.topic()).await?;
+        match details {
+            Some(details) if is_same(&state.topic, &details) => {
+                self.take_in(state, &details, &floors, asked);
+                Ok(())
+            }
+            _ => {
+                self.retire(&state.topic);
+                Err(missing_topic(&state.topic))
+            }
+        }
+    }
+
+    fn take_in(&self, state: &TopicState, details: &TopicDetails, floors: &[u64], asked: Instant) {
+        state.learn(facts_of_details(details));
+        for described in &details.partitions {
+            let Some(partition) = state.partition(described.id) else { continue };
+            let floor = floors.get(described.id as usize).copied().unwrap_or(0);
+            let mut partition = partition.lock();
+            let said = Described {
+                current_offset: described.current_offset,
+                messages: described.messages_count,
+                bytes: described.size.as_bytes_u64(),
+            };
+            let seen = partition.observe(said, floor, asked);
+            self.tell(&state.topic.partition(described.id), seen);
+        }
+        state.note_look(asked);
+    }
+
+    /// Tells the watcher. Called while the partition is locked, so that it hears of ends in their order.
+    pub(crate) fn tell(&self, at: &PartitionRef, seen: Seen) {
+        if let Some((from, to)) = seen.fell {
+            tracing::error!(
+                partition = ?at, from, to,
+                "the end of a partition fell: the server lost acknowledged messages, or the topic was purged"
+            );
+        }
+        if at.topic.stream() == INTERNAL_STREAM && at.topic.topic() == journal::TOPIC {
+            // Nobody but this store reads it.
+            return;
+        }
+        if let (Some(growth), Some(watcher)) = (seen.growth, &*self.watcher.read()) {
+            watcher.grown(at, growth.end, growth.bytes);
+        }
+    }
+
+    /// Bounds that are recent enough, without asking.
+    pub(crate) fn recent_bounds(&self, at: &PartitionRef) -> Option<Bounds> {
+        let state = self.topics.get(&at.topic)?;
+        let bounds = state.recent_bounds(at.partition, Instant::now(), self.config().bounds_max_age)?;
+        self.want(&state);
+        Some(bounds)
+    }
+
+    pub(crate) async fn bounds(&self, at: &PartitionRef) -> Result<Bounds, StoreError> {
+        let (state, partition) = self.partition(at).await?;
+        self.want(&state);
+        let now = Instant::now();
+        self.look(&state, now.checked_sub(self.config().bounds_max_age).unwrap_or(now)).await?;
+        let bounds = partition.lock().bounds();
+        Ok(bounds)
+    }
+
+    /// What the store's callers see of a topic.
+    pub(crate) fn info(&self, state: &TopicState) -> TopicInfo {
+        let facts = state.facts();
+        let settings = facts.settings(self.table.lock().settings(&state.topic));
+        TopicInfo { topic: state.topic.clone(), partitions: facts.partitions, settings }
+    }
+}
+
+fn floors(state: &TopicState) -> Vec<u64> {
+    state.partitions().iter().map(|partition| partition.lock().floor()).collect()
+}
+
+fn is_same(topic: &TopicRef, details: &TopicDetails) -> bool {
+    topic.topic_id() == details.id && topic.created_at_micros() == details.created_at.as_micros()
+}
+
+pub(crate) fn facts_of_details(details: &TopicDetails) -> Facts {
+    Facts::new(details.message_expiry, details.max_topic_size, details.partitions_count, &details.options)
+}
+
+pub(crate) fn facts_of_topic(topic: &Topic) -> Facts {
+    Facts::new(topic.message_expiry, topic.max_topic_size, topic.partitions_count, &topic.options)
+}
+
+pub(crate) fn missing_topic(topic: &TopicRef) -> StoreError {
+    StoreError::NotFound { what: format!("topic {topic:?}") }
+}

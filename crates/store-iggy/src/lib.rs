@@ -1,0 +1,44 @@
+//! Apache Iggy as the engine: the [`milena_store::Store`] of this crate keeps everything on an Iggy server, over Iggy's own SDK.
+//!
+//! - `engine`: [`IggyStore`], opening it, and the trait
+//! - `config`, `limits`, [`url`]: how the server is reached, and every bound
+//! - `dialer`, `line`, `pool`: connections: logging in, one request at a time, which connection is for what
+//! - `error`: the one map from the server's errors to the store's
+//! - `inner`, `topics`, `partition`: what is known of topics and of the ends of their partitions
+//! - `append`, `send`: a frame block becomes one request, its confirmation becomes a base offset
+//! - `read`, `poll`: a poll's reply becomes entries
+//! - `search`: by time; `probe`: messages of other writers; `trim`: where a partition begins
+//! - `admin`, `options`: topics, and their settings as the server's options
+//! - `journal`, `state`: what the server has no field for, in a topic of the internal stream
+//!
+//! It knows nothing of Kafka. It does not decide what became of an append in doubt: it says that it is, and lets the
+//! log be read.
+
+mod admin;
+mod append;
+mod config;
+mod dialer;
+mod engine;
+mod error;
+mod inner;
+mod journal;
+mod limits;
+mod line;
+mod names;
+mod options;
+mod partition;
+mod poll;
+mod pool;
+mod probe;
+mod read;
+mod search;
+mod send;
+mod state;
+mod topics;
+mod trim;
+pub mod url;
+
+pub use config::{AckDurability, IggyConfig, TlsConfig};
+pub use engine::{IggyStore, OpenError};
+pub use limits::CONNECTIONS_MAX;
+pub use secrecy::{ExposeSecret, SecretString};

@@ -1,0 +1,108 @@
+//! Every bound of this crate: its default, its reason, and what happens when it is passed.
+
+use std::time::Duration;
+
+/// Connections for appends: a single server answers most requests a second with 8 to 16. Passed: cannot be, each
+/// carries one request at a time and the others wait.
+pub(crate) const APPEND_CONNECTIONS: usize = 8;
+
+/// Connections for reads, so that a large read does not hold up a small one.
+pub(crate) const READ_CONNECTIONS: usize = 4;
+
+/// Connections for topics, ends of partitions and everything else that is small.
+pub(crate) const CONTROL_CONNECTIONS: usize = 2;
+
+/// Connections of one kind that may be asked for: each costs the server a socket and a session. Passed: the
+/// configuration is refused.
+pub const CONNECTIONS_MAX: usize = 256;
+
+/// Calls that wait for one connection. Passed: busy, which clients retry.
+pub(crate) const WAITING_MAX: usize = 4_096;
+
+/// Longest time of one call. Well below the 30 s after which producers send again, and below the 30 s after which
+/// the SDK gives up by itself. Passed: the connection is replaced; a change is then in doubt.
+pub(crate) const CALL_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Longest time for connecting and logging in. A server of another protocol generation never answers.
+pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Longest time that opening the store tries to reach a server that does not answer. Passed: the start fails.
+pub(crate) const START_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// Pauses between attempts to connect: the first, and the longest. Each failure doubles it. Calls that come in
+/// between are busy at once.
+pub(crate) const RECONNECT_PAUSE: Duration = Duration::from_millis(50);
+pub(crate) const RECONNECT_PAUSE_MAX: Duration = Duration::from_secs(2);
+
+/// Age up to which an answer about the ends of a topic's partitions is used again. One fetch asks for each of its
+/// partitions, and the server answers for all partitions of a topic at once.
+pub(crate) const BOUNDS_MAX_AGE: Duration = Duration::from_millis(5);
+
+/// Pauses between two looks for other writers' messages in a topic that somebody waits for.
+pub(crate) const PROBE_INTERVAL_MIN: Duration = Duration::from_millis(10);
+pub(crate) const PROBE_INTERVAL_MAX: Duration = Duration::from_millis(250);
+
+/// How long a topic is looked at after somebody last asked for its end. Longer than the longest wait of a fetch.
+pub(crate) const INTEREST: Duration = Duration::from_secs(35);
+
+/// Looks a second over all topics. Passed: the pauses become longer.
+pub(crate) const PROBES_PER_SECOND: u32 = 500;
+
+/// How long a lower end must be seen before it is believed. A node that lags behind its leader says so for a moment;
+/// a server that lost messages says so from then on.
+pub(crate) const FALL_GRACE: Duration = Duration::from_secs(2);
+
+/// Payload of one message, as the server has it. Passed: refused.
+pub(crate) const PAYLOAD_BYTES_MAX: usize = 64_000_000;
+
+/// User-header block of one message, as the server has it. Passed: refused.
+pub(crate) const HEADER_BYTES_MAX: usize = 100_000;
+
+/// One request, header of 256 bytes included: 64 MiB on the server, minus room for names. A larger one makes the
+/// server close the connection, which looks like an append in doubt. Passed: refused.
+pub(crate) const REQUEST_BYTES_MAX: usize = (64 << 20) - 1024;
+
+/// Partitions of one topic; the server takes no more in one request. Passed: refused.
+pub(crate) const PARTITIONS_MAX: u32 = 1_000;
+
+/// Span of origin timestamps in one append, microseconds: the server counts them in 32 bits. Passed: refused.
+pub(crate) const TIMESTAMP_SPAN_MICROS: u64 = u32::MAX as u64;
+
+/// Messages of one poll: a reply has no limit in bytes, so the count is what bounds it.
+pub(crate) const POLL_COUNT_MAX: u32 = 10_000;
+
+/// Messages of the first poll of a partition whose messages' size is not known.
+pub(crate) const POLL_COUNT_FIRST: u32 = 64;
+
+/// Polls of one read.
+pub(crate) const POLLS_PER_READ: usize = 4;
+
+/// Attempts of a poll that comes back empty although the partition has messages there. Passed: broken.
+pub(crate) const EMPTY_POLLS_MAX: usize = 4;
+
+/// Pause before such a poll is tried again; each doubles it.
+pub(crate) const EMPTY_POLL_PAUSE: Duration = Duration::from_millis(20);
+
+/// Bytes that one step of a search by time reads.
+pub(crate) const SEARCH_STEP_BYTES: usize = 1 << 20;
+
+/// Partitions of which a search by time remembers what it saw, and stretches of one. Passed: the oldest is
+/// forgotten, or neighbours are joined.
+pub(crate) const SEARCHED_PARTITIONS_MAX: usize = 1_024;
+pub(crate) const SEARCHED_STRETCHES_MAX: usize = 4_096;
+
+/// Life of an access token, and when it is renewed.
+pub(crate) const TOKEN_LIFE: Duration = Duration::from_secs(24 * 3_600);
+pub(crate) const TOKEN_RENEWAL: Duration = Duration::from_secs(12 * 3_600);
+
+/// Pause before a renewal that failed is tried again.
+pub(crate) const TOKEN_RETRY: Duration = Duration::from_secs(600);
+
+/// Time for saying goodbye to the server. Passed: the connections are dropped, and the token stays until it is replaced
+/// or expires.
+pub(crate) const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Smallest and largest segment of a topic, and what its size is a multiple of.
+pub(crate) const SEGMENT_BYTES_MIN: u64 = 1 << 20;
+pub(crate) const SEGMENT_BYTES_MAX: u64 = 1 << 30;
+pub(crate) const SEGMENT_BYTES_STEP: u64 = 512;

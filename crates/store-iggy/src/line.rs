@@ -1,0 +1,233 @@
+//! One connection, its queue, and what becomes of it when it fails.
+//!
+//! The SDK carries one request at a time over a connection. So does a [`Line`], but it knows for each call whether
+//! its request was sent: a call that gave up in the queue is certainly not carried out, one that gave up behind that
+//! is in doubt. Calls go in the order in which they came.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use iggy::prelude::TcpClient;
+use iggy_common::{IggyError, SystemClient};
+use milena_store::StoreError;
+use tokio::sync::Mutex;
+use tokio::time::{Instant, timeout, timeout_at};
+
+use crate::dialer::Dialer;
+use crate::error::{Op, breaks_connection, store_error};
+use crate::limits;
+
+/// Why a call has no answer.
+#[derive(Debug, Clone)]
+pub(crate) enum CallError {
+    /// Its request was not sent.
+    Unsent(String),
+    /// It was sent, and no reply came in time.
+    Late(Duration),
+    /// The SDK says so.
+    Said(IggyError),
+}
+
+impl CallError {
+    /// True when the connection was lost, and the same call may have an answer over another one.
+    pub(crate) fn is_loss(&self) -> bool {
+        matches!(self, Self::Said(error) if breaks_connection(error))
+    }
+
+    /// As the store's error, for an operation of kind `op` on `what`.
+    pub(crate) fn of(&self, op: Op, what: &str) -> StoreError {
+        match self {
+            Self::Unsent(reason) => StoreError::Busy { reason: reason.clone() },
+            Self::Late(waited) if op == Op::Change => {
+                StoreError::InDoubt { reason: format!("the Iggy server did not answer within {waited:?} about {what}") }
+            }
+            Self::Late(waited) => {
+                StoreError::Busy { reason: format!("the Iggy server did not answer within {waited:?} about {what}") }
+            }
+            Self::Said(error) => store_error(op, error, what),
+        }
+    }
+}
+
+/// A connection that is made when it is needed, and made again after it broke.
+pub(crate) struct Line {
+    dialer: Arc<Dialer>,
+    state: Mutex<State>,
+    waiting: AtomicUsize,
+}
+
+#[derive(Default)]
+struct State {
+    client: Option<Arc<TcpClient>>,
+    /// How many connections had broken when this one was last known to be alive.
+    breaks: usize,
+    pause: Pause,
+}
+
+/// When a failed connection may be tried again.
+#[derive(Debug, Default)]
+pub(crate) struct Pause {
+    failures: u32,
+    until: Option<Instant>,
+}
+
+impl Pause {
+    /// True when it is too early for another attempt.
+    pub(crate) fn holds(&self, now: Instant) -> bool {
+        self.until.is_some_and(|until| now < until)
+    }
+
+    pub(crate) fn failed(&mut self, now: Instant) {
+        let doubled = limits::RECONNECT_PAUSE.saturating_mul(1 << self.failures.min(16));
+        self.until = Some(now + doubled.min(limits::RECONNECT_PAUSE_MAX));
+        self.failures = self.failures.saturating_add(1);
+    }
+
+    pub(crate) fn succeeded(&mut self) {
+        *self = Self::default();
+    }
+}
+
+/// Counts a call that waits, for as long as it lives.
+struct Waiting<'a>(&'a AtomicUsize);
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Line {
+    pub(crate) fn new(dialer: Arc<Dialer>) -> Self {
+        Self { dialer, state: Mutex::default(), waiting: AtomicUsize::new(0) }
+    }
+
+    /// Calls that wait for this line or are on it.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::Relaxed)
+    }
+
+    /// Sends what `request` sends, and hands its outcome to `settle` before the next call may begin: whoever keeps
+    /// account of what was sent sees replies in the order of the requests.
+    pub(crate) async fn call<T, R, F>(
+        &self,
+        request: impl FnOnce(Arc<TcpClient>) -> F,
+        settle: impl FnOnce(Result<T, CallError>) -> R,
+    ) -> R
+    where
+        F: Future<Output = Result<T, IggyError>>,
+    {
+        let deadline = Instant::now() + self.dialer.config().call_timeout;
+        let waiting = self.waiting.fetch_add(1, Ordering::Relaxed);
+        let _waiting = Waiting(&self.waiting);
+        if waiting >= limits::WAITING_MAX {
+            return settle(Err(CallError::Unsent("too many calls wait for the Iggy server".to_owned())));
+        }
+        let Ok(mut state) = timeout_at(deadline, self.state.lock()).await else {
+            return settle(Err(CallError::Unsent(
+                "the Iggy server is slow, the calls before took too long".to_owned(),
+            )));
+        };
+        let client = match self.connected(&mut state).await {
+            Ok(client) => client,
+            Err(reason) => return settle(Err(CallError::Unsent(reason))),
+        };
+        let waited = self.dialer.config().call_timeout;
+        let outcome = match timeout(waited, request(client)).await {
+            Ok(outcome) => outcome.map_err(CallError::Said),
+            Err(_) => Err(CallError::Late(waited)),
+        };
+        let broken = match &outcome {
+            Ok(_) | Err(CallError::Unsent(_)) => false,
+            Err(CallError::Late(_)) => true,
+            Err(CallError::Said(error)) => breaks_connection(error),
+        };
+        if broken {
+            // The reply to this call may still come; the next call must not take it for its own.
+            state.client = None;
+            self.dialer.note_break();
+        }
+        settle(outcome)
+    }
+
+    async fn connected(&self, state: &mut State) -> Result<Arc<TcpClient>, String> {
+        let breaks = self.dialer.breaks();
+        if let Some(client) = self.living(state, breaks).await {
+            return Ok(client);
+        }
+        if state.pause.holds(Instant::now()) {
+            return Err("the Iggy server cannot be reached, the next attempt is due in a moment".to_owned());
+        }
+        match self.dialer.dial().await {
+            Ok(client) => {
+                state.pause.succeeded();
+                state.client = Some(Arc::clone(&client));
+                state.breaks = breaks;
+                Ok(client)
+            }
+            Err(error) => {
+                state.pause.failed(Instant::now());
+                Err(format!("the Iggy server cannot be reached: {error}"))
+            }
+        }
+    }
+
+    /// The connection, if it can be used. When another one broke since this one was used, it is asked for a sign of
+    /// life first: the SDK notices a closed connection only by a request that fails, and an append must not be that
+    /// request, since it would be in doubt.
+    async fn living(&self, state: &mut State, breaks: usize) -> Option<Arc<TcpClient>> {
+        let client = state.client.clone()?;
+        if state.breaks == breaks {
+            return Some(client);
+        }
+        match timeout(self.dialer.config().connect_timeout, client.ping()).await {
+            Ok(Ok(())) => {
+                state.breaks = breaks;
+                Some(client)
+            }
+            Ok(Err(_)) | Err(_) => {
+                state.client = None;
+                None
+            }
+        }
+    }
+
+    /// The connection if there is one; for saying goodbye.
+    pub(crate) async fn take(&self) -> Option<Arc<TcpClient>> {
+        self.state.lock().await.client.take()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_double_up_to_the_longest_and_end_with_success() {
+        let start = Instant::now();
+        let mut pause = Pause::default();
+        assert!(!pause.holds(start));
+        let mut lengths = Vec::new();
+        for _ in 0..40 {
+            pause.failed(start);
+            lengths.push(pause.until.unwrap() - start);
+        }
+        assert_eq!(lengths.first(), Some(&limits::RECONNECT_PAUSE));
+        assert_eq!(lengths.get(1), Some(&(limits::RECONNECT_PAUSE * 2)));
+        assert_eq!(lengths.last(), Some(&limits::RECONNECT_PAUSE_MAX));
+        assert!(pause.holds(start));
+        pause.succeeded();
+        assert!(!pause.holds(start));
+    }
+
+    #[test]
+    fn only_a_change_that_was_sent_is_in_doubt() {
+        let unsent = CallError::Unsent("queue".to_owned());
+        assert!(matches!(unsent.of(Op::Change, "it"), StoreError::Busy { .. }));
+        let late = CallError::Late(Duration::from_secs(1));
+        assert!(matches!(late.of(Op::Change, "it"), StoreError::InDoubt { .. }));
+        assert!(matches!(late.of(Op::Read, "it"), StoreError::Busy { .. }));
+    }
+}

@@ -1,0 +1,239 @@
+use proptest::prelude::*;
+
+use super::*;
+
+fn described(current_offset: u64, messages: u64) -> Described {
+    Described { current_offset, messages, bytes: messages * 100 }
+}
+
+/// A partition of which the server said that it holds `0..end`.
+fn known(end: u64) -> Partition {
+    let mut partition = Partition::default();
+    partition.observe(described(end.saturating_sub(1), end), 0, Instant::now());
+    partition
+}
+
+fn later(by: Duration) -> Instant {
+    Instant::now() + by
+}
+
+#[test]
+fn the_end_is_one_behind_the_last_offset_and_the_start_counts_back_from_it() {
+    assert_eq!(described(9, 10).bounds(0), Bounds { start: 0, end: 10 });
+    assert_eq!(described(9, 3).bounds(0), Bounds { start: 7, end: 10 });
+    assert_eq!(described(9, 0).bounds(0), Bounds { start: 10, end: 10 });
+    assert_eq!(described(0, 1).bounds(0), Bounds { start: 0, end: 1 });
+}
+
+#[test]
+fn a_single_message_that_expired_does_not_reset_the_end() {
+    let mut partition = known(1);
+    assert_eq!(partition.bounds(), Bounds { start: 0, end: 1 });
+    let floor = partition.floor();
+    partition.observe(described(0, 0), floor, Instant::now());
+    assert_eq!(partition.bounds(), Bounds { start: 1, end: 1 });
+    assert_eq!(described(0, 0).bounds(0), Bounds { start: 0, end: 0 }, "an untouched partition");
+}
+
+#[test]
+fn what_was_there_at_the_first_look_is_no_growth() {
+    let mut partition = Partition::default();
+    assert_eq!(partition.observe(described(9, 10), 0, Instant::now()), Seen::default());
+    let seen = partition.observe(described(11, 12), 10, Instant::now());
+    assert_eq!(seen.growth, Some(Growth { end: 12, bytes: 200 }));
+}
+
+#[test]
+fn an_answer_that_was_overtaken_by_a_confirmation_moves_nothing_back() {
+    let mut partition = known(10);
+    let floor = partition.floor();
+    let began = partition.begin();
+    assert_eq!(partition.confirmed(began, 10, 2, 80).growth, Some(Growth { end: 12, bytes: 80 }));
+    assert_eq!(partition.observe(described(9, 10), floor, Instant::now()), Seen::default());
+    assert_eq!(partition.bounds().end, 12);
+    assert!(!partition.is_falling());
+}
+
+#[test]
+fn growth_is_announced_once_although_a_look_and_a_confirmation_both_see_it() {
+    let mut partition = known(0);
+    let began = partition.begin();
+    assert_eq!(partition.observe(described(1, 2), 0, Instant::now()).growth, None, "ours may be in there");
+    assert_eq!(partition.bounds().end, 2, "but it can be read");
+    assert_eq!(partition.confirmed(began, 0, 2, 90).growth, Some(Growth { end: 2, bytes: 90 }));
+    assert_eq!(partition.observe(described(1, 2), 2, Instant::now()).growth, None);
+}
+
+#[test]
+fn what_others_wrote_before_our_append_is_announced_with_it() {
+    let mut partition = known(10);
+    let began = partition.begin();
+    let growth = partition.confirmed(began, 13, 1, 50).growth.unwrap();
+    assert_eq!(growth.end, 14);
+    assert!(growth.bytes > 50, "three messages of others and one of ours");
+}
+
+#[test]
+fn an_append_that_failed_leaves_growth_to_the_next_look() {
+    let mut partition = known(10);
+    partition.begin();
+    partition.ended();
+    let seen = partition.observe(described(10, 11), 10, Instant::now());
+    assert_eq!(seen.growth.map(|growth| growth.end), Some(11));
+}
+
+#[test]
+fn a_lower_end_is_believed_when_it_lasts() {
+    let mut partition = known(10);
+    assert_eq!(partition.observe(described(4, 5), 10, Instant::now()), Seen::default());
+    assert!(partition.is_falling());
+    assert_eq!(partition.bounds().end, 10);
+    let seen = partition.observe(described(4, 5), 10, later(limits::FALL_GRACE));
+    assert_eq!(seen.fell, Some((10, 5)));
+    assert_eq!(partition.bounds(), Bounds { start: 0, end: 5 });
+}
+
+#[test]
+fn a_lower_end_of_a_node_that_lags_is_forgotten() {
+    let mut partition = known(10);
+    partition.observe(described(4, 5), 10, Instant::now());
+    partition.observe(described(9, 10), 10, Instant::now());
+    assert!(!partition.is_falling());
+    let seen = partition.observe(described(4, 5), 10, later(limits::FALL_GRACE));
+    assert_eq!(seen, Seen::default(), "its time counts from the beginning again");
+}
+
+#[test]
+fn an_offset_given_twice_proves_at_once_that_the_end_fell() {
+    let mut partition = known(10);
+    let began = partition.begin();
+    let seen = partition.confirmed(began, 4, 1, 50);
+    assert_eq!(seen.fell, Some((10, 4)));
+    assert_eq!(seen.growth, Some(Growth { end: 5, bytes: 50 }));
+    assert_eq!(partition.bounds().end, 5);
+}
+
+#[test]
+fn a_base_below_what_was_learned_meanwhile_is_no_fall() {
+    let mut partition = known(10);
+    let began = partition.begin();
+    partition.observe(described(20, 21), 10, Instant::now());
+    let seen = partition.confirmed(began, 10, 1, 50);
+    assert_eq!(seen.fell, None);
+    assert_eq!(partition.bounds().end, 21);
+}
+
+#[test]
+fn a_trim_hides_and_never_moves_back() {
+    let mut partition = known(10);
+    partition.trim(4);
+    partition.trim(2);
+    assert_eq!(partition.bounds(), Bounds { start: 4, end: 10 });
+    assert_eq!(partition.server_start(), 0);
+}
+
+#[test]
+fn a_trim_of_messages_that_a_purge_took_away_is_void() {
+    let mut partition = known(10);
+    partition.trim(8);
+    let began = partition.begin();
+    partition.confirmed(began, 0, 1, 50);
+    assert_eq!(partition.bounds(), Bounds { start: 0, end: 1 });
+    assert!(partition.trim_is_void());
+}
+
+#[test]
+fn a_poll_asks_for_few_messages_when_they_are_large_or_their_size_is_not_known() {
+    assert_eq!(poll_count(1 << 20, None, 1_000_000), limits::POLL_COUNT_FIRST);
+    assert_eq!(poll_count(1 << 20, Some(1 << 30), 1_000_000), 1);
+    assert_eq!(poll_count(1 << 20, Some(1 << 10), 1_000_000), 1 << 10);
+    assert_eq!(poll_count(usize::MAX, Some(1), u64::MAX), limits::POLL_COUNT_MAX);
+    assert_eq!(poll_count(0, Some(0), 0), 1);
+}
+
+#[test]
+fn pauses_between_looks_grow_while_nothing_happens_and_with_the_number_of_topics() {
+    let longest = Duration::from_millis(250);
+    let mut pause = probe_pause(Duration::ZERO, true, longest, 1);
+    assert_eq!(pause, limits::PROBE_INTERVAL_MIN);
+    for _ in 0..20 {
+        pause = probe_pause(pause, false, longest, 1);
+    }
+    assert_eq!(pause, longest);
+    assert_eq!(probe_pause(pause, true, longest, 1), limits::PROBE_INTERVAL_MIN);
+    assert_eq!(probe_pause(pause, true, longest, 5_000), Duration::from_secs(10));
+}
+
+/// What can happen to a partition of a server that loses nothing.
+#[derive(Debug, Clone)]
+enum Event {
+    Others(u64),
+    Ours(u64),
+    Expire(u64),
+    Look,
+    LookBeforeOurs(u64),
+}
+
+fn events() -> impl Strategy<Value = Vec<Event>> {
+    let event = prop_oneof![
+        (1..5u64).prop_map(Event::Others),
+        (1..5u64).prop_map(Event::Ours),
+        (0..8u64).prop_map(Event::Expire),
+        Just(Event::Look),
+        (1..5u64).prop_map(Event::LookBeforeOurs),
+    ];
+    proptest::collection::vec(event, 0..60)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(256))]
+
+    #[test]
+    fn ends_never_fall_and_every_end_is_announced(events in events()) {
+        // From two messages on, since the server does not tell one that expired from none.
+        let (mut start, mut end) = (0u64, 2u64);
+        let say = |start: u64, end: u64| described(end.saturating_sub(1), end - start);
+        let mut partition = Partition::default();
+        partition.observe(say(0, 2), 0, Instant::now());
+        let mut announced = 2;
+        for event in events {
+            let before = partition.bounds();
+            let mut seen = Vec::new();
+            match event {
+                Event::Others(count) => end += count,
+                Event::Expire(count) => start = (start + count).min(end),
+                Event::Look => {
+                    let floor = partition.floor();
+                    seen.push(partition.observe(say(start, end), floor, Instant::now()));
+                }
+                Event::Ours(count) => {
+                    let floor = partition.begin();
+                    seen.push(partition.confirmed(floor, end, count, 10));
+                    end += count;
+                }
+                Event::LookBeforeOurs(count) => {
+                    let (asked, answer) = (partition.floor(), say(start, end));
+                    let floor = partition.begin();
+                    seen.push(partition.confirmed(floor, end, count, 10));
+                    end += count;
+                    seen.push(partition.observe(answer, asked, Instant::now()));
+                }
+            }
+            for seen in seen {
+                prop_assert_eq!(seen.fell, None);
+                if let Some(growth) = seen.growth {
+                    prop_assert!(growth.end > announced && growth.bytes > 0);
+                    announced = growth.end;
+                }
+            }
+            let now = partition.bounds();
+            prop_assert!(now.end >= before.end && now.start >= before.start && now.start <= now.end);
+            prop_assert!(now.end <= end);
+        }
+        let floor = partition.floor();
+        let last = partition.observe(say(start, end), floor, Instant::now());
+        announced = last.growth.map_or(announced, |growth| growth.end);
+        prop_assert_eq!(announced, end);
+        prop_assert_eq!(partition.bounds(), Bounds { start, end });
+    }
+}

@@ -1,0 +1,143 @@
+//! Reads, by explicit offset only.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::Bytes;
+use iggy::prelude::TcpClient;
+use iggy_binary_protocol::requests::messages::PollMessagesRequest;
+use iggy_binary_protocol::{WireConsumer, WireIdentifier, WirePollingStrategy};
+use iggy_common::BinaryTransport;
+use milena_store::{Bounds, Entry, PartitionRef, ReadLimit, StoreError};
+use tokio::time::sleep;
+
+use crate::error::Op;
+use crate::inner::Inner;
+use crate::limits;
+use crate::partition::poll_count;
+use crate::poll::{self, Polled};
+
+impl Inner {
+    pub(crate) async fn read(&self, at: &PartitionRef, from: u64, limit: ReadLimit) -> Result<Vec<Entry>, StoreError> {
+        let bounds = self.readable(at, from).await?;
+        let mut entries = Vec::new();
+        let (mut next, mut left) = (from, limit.bytes);
+        for turn in 0..limits::POLLS_PER_READ {
+            if next >= bounds.end {
+                break;
+            }
+            let wanted = ReadLimit { bytes: left, at_least_one: limit.at_least_one && entries.is_empty() };
+            let polled = match self.read_once(at, next, wanted, bounds.end).await {
+                Ok(polled) => polled,
+                // What was read is an answer; the rest is the next read's.
+                Err(_) if turn > 0 && !entries.is_empty() => break,
+                Err(error) => return Err(error),
+            };
+            let Some(last) = polled.entries.last() else { break };
+            next = last.base_offset.saturating_add(u64::from(last.count));
+            let bytes: usize = polled.entries.iter().map(|entry| entry.frames.len()).sum();
+            left = left.saturating_sub(bytes);
+            entries.extend(polled.entries);
+            if polled.cut || polled.damage.is_some() || left < limit.bytes / 4 {
+                break;
+            }
+        }
+        Ok(entries)
+    }
+
+    /// The bounds when `from` lies within them.
+    async fn readable(&self, at: &PartitionRef, from: u64) -> Result<Bounds, StoreError> {
+        let inside = |bounds: &Bounds| (bounds.start..=bounds.end).contains(&from);
+        if let Some(bounds) = self.recent_bounds(at).filter(inside) {
+            return Ok(bounds);
+        }
+        let (state, partition) = self.partition(at).await?;
+        self.look(&state, Instant::now()).await?;
+        let bounds = partition.lock().bounds();
+        if inside(&bounds) { Ok(bounds) } else { Err(StoreError::OutOfRange { bounds }) }
+    }
+
+    /// One poll that brings something, unless the limit is too small for it.
+    async fn read_once(&self, at: &PartitionRef, from: u64, limit: ReadLimit, end: u64) -> Result<Polled, StoreError> {
+        let (state, partition) = self.partition(at).await?;
+        let mut pause = limits::EMPTY_POLL_PAUSE;
+        for _ in 0..limits::EMPTY_POLLS_MAX {
+            let expected = partition.lock().expected_bytes();
+            let count = poll_count(limit.bytes, expected, end.saturating_sub(from));
+            let body = self.poll(at, WirePollingStrategy::offset(from), count).await?;
+            let mut polled = poll::decode(&body, from, limit);
+            partition.lock().met(polled.messages, polled.bytes);
+            if polled.first.is_some_and(|first| first > from) {
+                return Err(self.passed_by(at, from, polled.first).await);
+            }
+            if !polled.entries.is_empty() || polled.cut {
+                return Ok(polled);
+            }
+            if let Some(damage) = polled.damage.take() {
+                return Err(StoreError::Broken { context: format!("{at:?} at offset {from}: {damage}") });
+            }
+            // A fault of the server's disk is answered like the end of the log, and so is a race with retention.
+            sleep(pause).await;
+            pause *= 2;
+            self.look(&state, Instant::now()).await?;
+            let (bounds, falling) = {
+                let known = partition.lock();
+                (known.bounds(), known.is_falling())
+            };
+            if !(bounds.start..bounds.end).contains(&from) {
+                return Err(StoreError::OutOfRange { bounds });
+            }
+            if falling {
+                return Err(StoreError::Busy { reason: format!("the Iggy server lags behind in {at:?}") });
+            }
+        }
+        Err(StoreError::Broken {
+            context: format!("the Iggy server lists offset {from} of {at:?} and does not deliver it"),
+        })
+    }
+
+    /// The server serves from its first message when a poll asks for an older one, without a word.
+    async fn passed_by(&self, at: &PartitionRef, from: u64, first: Option<u64>) -> StoreError {
+        let known = async {
+            let (state, partition) = self.partition(at).await?;
+            partition.lock().starts_at(first.unwrap_or(from));
+            self.look(&state, Instant::now()).await?;
+            let bounds = partition.lock().bounds();
+            Ok::<_, StoreError>(bounds)
+        };
+        match known.await {
+            Ok(bounds) if (bounds.start..=bounds.end).contains(&from) => {
+                StoreError::Broken { context: format!("{at:?} has a gap at offset {from}") }
+            }
+            Ok(bounds) => StoreError::OutOfRange { bounds },
+            Err(error) => error,
+        }
+    }
+
+    /// One poll.
+    pub(crate) async fn poll(
+        &self,
+        at: &PartitionRef,
+        strategy: WirePollingStrategy,
+        count: u32,
+    ) -> Result<Bytes, StoreError> {
+        let (stream_id, topic_id) = self.names.wire(&at.topic)?;
+        let request = PollMessagesRequest {
+            // Nothing is committed, so that whoever asks does not matter.
+            consumer: WireConsumer::consumer(WireIdentifier::numeric(0)),
+            stream_id,
+            topic_id,
+            partition_id: Some(at.partition),
+            strategy,
+            count,
+            auto_commit: false,
+        };
+        let request = &request;
+        let send = |client: Arc<TcpClient>| async move { client.send_poll_with_response(request).await };
+        let polled = match self.pool.read().call(send, |outcome| outcome).await {
+            Err(error) if error.is_loss() => self.pool.read().call(send, |outcome| outcome).await,
+            polled => polled,
+        };
+        polled.map_err(|error| error.of(Op::Read, "a partition"))
+    }
+}
