@@ -74,6 +74,7 @@ impl Broker {
         config.validate()?;
         let cluster_id = cluster::cluster_id(&store).await?;
         let topics = TopicDirectory::open(Arc::clone(&store), &config).await?;
+        topics.keep_fresh(config.limits.metadata_refresh);
         let metrics = Metrics::default();
         let produce = Produce::start(&config, Arc::clone(&store), Arc::clone(&metrics.produce)).await?;
         let fetches = Fetches::new(&config.limits);

@@ -50,6 +50,9 @@ pub struct Limits {
     /// How long an append whose outcome was lost may still sit in the store's queue. Passed without a trace of it: the
     /// batch is sent again.
     pub in_doubt_grace: Duration,
+    /// How often the topics of a store are looked at on which others change topics too. What they do is seen that
+    /// much later.
+    pub metadata_refresh: Duration,
     /// Bytes of unused buffers that Produce keeps for the next batches. Passed: buffers are given back.
     pub frame_pool_bytes: usize,
     /// Time that shutdown waits for requests in flight. Passed: connections dropped.
@@ -77,6 +80,7 @@ impl Default for Limits {
             dedup_tail_messages: 1 << 18,
             dedup_tail_bytes: 32 << 20,
             in_doubt_grace: Duration::from_secs(2),
+            metadata_refresh: Duration::from_secs(5),
             frame_pool_bytes: 64 << 20,
             shutdown_drain: Duration::from_secs(25),
         }
@@ -111,6 +115,7 @@ impl Limits {
             ("idle_timeout", self.idle_timeout),
             ("read_timeout", self.read_timeout),
             ("write_timeout", self.write_timeout),
+            ("metadata_refresh", self.metadata_refresh),
         ];
         match times.iter().find(|(_, time)| time.is_zero()) {
             Some((name, _)) => Err(ConfigError::Zero { name }),

@@ -136,6 +136,7 @@ fn every_limit_is_in_its_document_with_its_default() {
         dedup_tail_messages,
         dedup_tail_bytes,
         in_doubt_grace,
+        metadata_refresh,
         frame_pool_bytes,
         shutdown_drain,
     } = Limits::default();
@@ -159,6 +160,7 @@ fn every_limit_is_in_its_document_with_its_default() {
         ("dedup_tail_messages", count(dedup_tail_messages)),
         ("dedup_tail_bytes", size(dedup_tail_bytes)),
         ("in_doubt_grace", time(in_doubt_grace)),
+        ("metadata_refresh", time(metadata_refresh)),
         ("frame_pool_bytes", size(frame_pool_bytes)),
         ("shutdown_drain", time(shutdown_drain)),
     ]);

@@ -104,6 +104,11 @@ pub(super) const LIMITS: &[Key] = &[
         zero: true,
         "How long an append whose outcome was lost may still land before the batch is stored again."
     ),
+    time!(
+        metadata_refresh,
+        zero: false,
+        "How often the topics of an Iggy server are looked at, for those that others created, grew or deleted."
+    ),
     number!(frame_pool_bytes, BYTES, "Bytes of unused buffers that Produce keeps for the next batches."),
     time!(shutdown_drain, zero: true, "Time that shutdown waits for requests in flight."),
 ];

@@ -35,7 +35,7 @@ pub enum OpenError {
 /// All topics, by name and by id. Reads are answered from memory; cloning shares the same directory.
 #[derive(Clone)]
 pub struct TopicDirectory {
-    inner: Arc<Inner>,
+    pub(super) inner: Arc<Inner>,
 }
 
 /// What all clones of a directory share.
@@ -237,10 +237,7 @@ impl TopicDirectory {
     /// # Errors
     /// When the store does not answer.
     pub async fn refresh(&self) -> Result<(), StoreError> {
-        let log = self.inner.changes.lock().await;
-        let infos = self.inner.store.topics().await?;
-        self.inner.replace(&infos, &log);
-        Ok(())
+        self.inner.refresh().await
     }
 }
 
@@ -287,6 +284,13 @@ impl Inner {
             return Ok(info);
         }
         self.store.update_settings(&info.topic, &wanted).await
+    }
+
+    pub(super) async fn refresh(&self) -> Result<(), StoreError> {
+        let log = self.changes.lock().await;
+        let infos = self.store.topics().await?;
+        self.replace(&infos, &log);
+        Ok(())
     }
 
     fn replace(&self, infos: &[TopicInfo], log: &ConfigLog) {

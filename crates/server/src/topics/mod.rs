@@ -8,12 +8,14 @@
 //! - `changes`: the steps in which topics change, and why in that order
 //! - `config_log`: what users set, kept in an internal topic
 //! - [`error`]: why a change was refused
+//! - `fresh`: looking at stores on which others change topics too
 
 mod changes;
 mod config_log;
 pub mod configs;
 pub mod directory;
 pub mod error;
+mod fresh;
 pub mod ids;
 pub mod mapping;
 pub mod names;

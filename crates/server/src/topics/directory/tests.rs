@@ -174,6 +174,19 @@ async fn a_refresh_sees_what_others_did() {
     assert_eq!(directory.hidden(), 1);
 }
 
+#[tokio::test(start_paused = true)]
+async fn what_others_do_is_seen_after_a_while_without_being_asked_for() {
+    let store = Flaky { foreign: true, ..Flaky::new() };
+    let directory = open(&store).await;
+    directory.keep_fresh(Duration::from_secs(5));
+    let native = store.memory.create_topic("kafka", "native", 2, &TopicSettings::default()).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    assert_eq!(names(&directory), ["native"]);
+    store.memory.delete_topic(&native.topic).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    assert_eq!(names(&directory), [""; 0]);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_concurrent_creations_exactly_one_succeeds() {
     let directory = open(&Flaky::new()).await;
