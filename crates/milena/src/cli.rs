@@ -63,6 +63,11 @@ pub(crate) struct ServeArgs {
     /// Folder of the store, or `memory://`
     #[arg(long, value_name = "FOLDER")]
     data_dir: Option<String>,
+    /// Keep everything on this Iggy server instead; its password comes from the configuration, a file or
+    /// MILENA_IGGY_PASSWORD
+    #[cfg(feature = "iggy")]
+    #[arg(long, value_name = "iggy://USER@HOST:PORT", conflicts_with = "data_dir")]
+    iggy: Option<String>,
     /// What an acknowledged record survives: os, interval or always
     #[arg(long, value_name = "LEVEL")]
     durability: Option<String>,
@@ -109,6 +114,10 @@ impl ServeArgs {
             ("logging.level", "--log-level", &self.log_level),
             ("logging.format", "--log-format", &self.log_format),
         ];
+        #[cfg(feature = "iggy")]
+        if let Some(url) = &self.iggy {
+            add("iggy.url", "--iggy", url);
+        }
         for (path, flag, value) in named {
             if let Some(value) = value {
                 add(path, flag, value);

@@ -93,6 +93,10 @@ async fn monitor(loaded: &Loaded) -> Result<Option<Monitor>, Failure> {
 }
 
 async fn open_store(settings: &Settings) -> Result<Arc<dyn Store>, Failure> {
+    #[cfg(feature = "iggy")]
+    if settings.iggy.is_on() {
+        return open_iggy(settings).await;
+    }
     let config = settings.store();
     let opened = tokio::task::spawn_blocking(move || EmbeddedStore::open(&config)).await;
     match opened {
@@ -100,6 +104,26 @@ async fn open_store(settings: &Settings) -> Result<Arc<dyn Store>, Failure> {
         Ok(Err(error)) => Err(Failure::Failed(store_advice(&error))),
         Err(error) => Err(Failure::Failed(format!("opening the store failed in a way that it should not: {error}"))),
     }
+}
+
+#[cfg(feature = "iggy")]
+async fn open_iggy(settings: &Settings) -> Result<Arc<dyn Store>, Failure> {
+    // The SDK brings two providers of cryptography along, and TLS cannot choose between them by itself.
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    let config = settings.iggy.config(settings.server.instance_id).map_err(Failure::Failed)?;
+    let store = Box::pin(milena_store_iggy::IggyStore::open(config)).await;
+    store
+        .map(|store| Arc::new(store) as Arc<dyn Store>)
+        .map_err(|error| Failure::Failed(format!("{error} ({})", settings.iggy.place())))
+}
+
+/// Where the data is, for people.
+fn data_place(settings: &Settings) -> String {
+    #[cfg(feature = "iggy")]
+    if settings.iggy.is_on() {
+        return settings.iggy.place();
+    }
+    settings.data_dir.clone()
 }
 
 fn store_advice(error: &OpenError) -> String {
@@ -152,7 +176,7 @@ fn banner(settings: &Settings, listeners: &[Bound], monitor: Option<&Monitor>, p
     let addresses: Vec<String> = listeners.iter().map(address).collect();
     // Writing to a string does not fail.
     let _ = writeln!(text, "  Kafka clients connect to  {}", addresses.join(", "));
-    let _ = writeln!(text, "  the data is in            {}", settings.data_dir);
+    let _ = writeln!(text, "  the data is in            {}", data_place(settings));
     if let Some(monitor) = monitor {
         let _ = writeln!(text, "  metrics are at            http://{}/metrics", monitor.address());
     }

@@ -4,6 +4,7 @@
 //! - [`server`]: a server in this process, over memory or a folder, which can be restarted on its data
 //! - [`child`]: the `milena` binary as a child process, which can be killed and started again
 //! - [`port`]: free ports
+//! - `iggy` (feature `iggy`): servers over a real Iggy server instead of memory
 //!
 //! Everything here panics where a test should fail: each call has a deadline, and what it waited for is in the message.
 
@@ -15,6 +16,8 @@
 )]
 
 pub mod child;
+#[cfg(feature = "iggy")]
+mod iggy;
 pub mod port;
 pub mod raw;
 pub mod server;

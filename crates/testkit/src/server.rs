@@ -16,6 +16,9 @@ use crate::RawClient;
 /// Where the data of a test server is.
 enum Data {
     Memory(MemoryStore),
+    /// On the Iggy server that the variable names, in streams of this test's own.
+    #[cfg(feature = "iggy")]
+    Iggy(Box<milena_store_iggy::IggyConfig>),
     Folder(TempDir),
     /// The test's own engine, which cannot be opened a second time.
     Given,
@@ -68,7 +71,23 @@ impl Builder {
 
     /// Starts the server and waits until it answers.
     pub async fn start(self) -> TestServer {
-        Box::pin(TestServer::open(self.config, self.data, self.store, self.durability)).await
+        #[cfg(feature = "iggy")]
+        let builder = self.in_streams_of_its_own();
+        #[cfg(not(feature = "iggy"))]
+        let builder = self;
+        let Self { config, data, store, durability } = builder;
+        Box::pin(TestServer::open(config, data, store, durability)).await
+    }
+
+    /// On an Iggy server, the topics of one test must not be those of another.
+    #[cfg(feature = "iggy")]
+    fn in_streams_of_its_own(mut self) -> Self {
+        if let Data::Iggy(config) = &self.data
+            && self.config.topic_mapping.default_stream == ServerConfig::default().topic_mapping.default_stream
+        {
+            self.config.topic_mapping.default_stream = format!("{}-topics", config.state_stream);
+        }
+        self
     }
 }
 
@@ -95,18 +114,26 @@ impl TestServer {
             advertised_host: None,
             advertised_port: None,
         };
-        Builder {
+        let builder = Builder {
             config: ServerConfig { listeners: vec![listener], ..ServerConfig::default() },
             data: Data::Memory(MemoryStore::new()),
             store: None,
             durability: Durability::Os,
-        }
+        };
+        #[cfg(feature = "iggy")]
+        let builder = match crate::iggy::over_iggy() {
+            Some(config) => Builder { data: Data::Iggy(Box::new(config)), ..builder },
+            None => builder,
+        };
+        builder
     }
 
     async fn open(config: ServerConfig, data: Data, given: Option<Arc<dyn Store>>, durability: Durability) -> Self {
         let store = match (given, &data) {
             (Some(store), _) => store,
             (None, Data::Memory(memory)) => Arc::new(memory.again()),
+            #[cfg(feature = "iggy")]
+            (None, Data::Iggy(config)) => crate::iggy::open((**config).clone()).await,
             (None, Data::Folder(folder)) => open_embedded(folder.path(), durability).await,
             (None, Data::Given) => panic!("an engine that the test gave cannot be opened again"),
         };
@@ -146,6 +173,8 @@ impl TestServer {
         match &self.data {
             Data::Folder(folder) => Some(folder.path()),
             Data::Memory(_) | Data::Given => None,
+            #[cfg(feature = "iggy")]
+            Data::Iggy(_) => None,
         }
     }
 

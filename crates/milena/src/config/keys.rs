@@ -3,6 +3,7 @@
 use milena_server::config::Idempotence;
 
 use super::groups::GROUPS;
+use super::iggy::IGGY;
 use super::kinds::{Kind, Setting};
 use super::limits::LIMITS;
 use super::metrics::METRICS;
@@ -54,7 +55,7 @@ pub(super) const WIRE_MAX: u64 = i32::MAX as u64;
 
 /// Every key, sections together, in the order in which they are shown.
 pub(super) fn all() -> impl Iterator<Item = &'static Key> {
-    KEYS.iter().chain(GROUPS).chain(METRICS).chain(LIMITS)
+    KEYS.iter().chain(IGGY).chain(GROUPS).chain(METRICS).chain(LIMITS)
 }
 
 const KEYS: &[Key] = &[
@@ -221,7 +222,7 @@ pub(super) fn count(number: usize) -> Setting {
     Setting::Number(u64::try_from(number).unwrap_or(u64::MAX))
 }
 
-fn text(value: Setting, place: &mut String) -> Option<()> {
+pub(super) fn text(value: Setting, place: &mut String) -> Option<()> {
     let Setting::Text(text) = value else { return None };
     *place = text;
     Some(())
@@ -233,7 +234,7 @@ pub(super) fn chosen<T>(value: Setting, of: fn(&str) -> Option<T>, place: &mut T
     Some(())
 }
 
-fn flag(value: &Setting, place: &mut bool) -> Option<()> {
+pub(super) fn flag(value: &Setting, place: &mut bool) -> Option<()> {
     let Setting::Flag(flag) = value else { return None };
     *place = *flag;
     Some(())

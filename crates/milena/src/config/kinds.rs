@@ -24,6 +24,12 @@ pub(crate) enum Kind {
         check: fn(&str) -> bool,
     },
     Choice(&'static [&'static str]),
+    /// Text that is not shown, and not taken from a command line.
+    #[cfg_attr(not(feature = "iggy"), expect(dead_code, reason = "only the keys of an Iggy server are of this kind"))]
+    Secret,
+    /// An address; one with a password in it is not taken from a command line, and is shown without.
+    #[cfg_attr(not(feature = "iggy"), expect(dead_code, reason = "only the keys of an Iggy server are of this kind"))]
+    Url,
     Flag,
     Number {
         min: u64,
@@ -71,6 +77,8 @@ impl Kind {
                 let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
                 format!("one of {}", names.join(", "))
             }
+            Self::Secret => "text".to_owned(),
+            Self::Url => "an address like `iggy://user@host:8090`".to_owned(),
             Self::Flag => "`true` or `false`".to_owned(),
             Self::Number { min, max } => format!("a whole number from {min} to {max}"),
             Self::NumberOrUnlimited { min, max } => {
@@ -100,6 +108,7 @@ impl Kind {
         match self {
             Self::Text { check, .. } => check(text).then(|| Setting::Text(text.to_owned())),
             Self::Choice(names) => names.contains(&text).then(|| Setting::Text(text.to_owned())),
+            Self::Secret | Self::Url => Some(Setting::Text(text.to_owned())),
             Self::Flag => text.parse().ok().map(Setting::Flag),
             Self::NumberOrUnlimited { .. } if text == UNLIMITED => Some(Setting::Unlimited),
             Self::Number { .. } | Self::NumberOrUnlimited { .. } => self.in_range(text.trim().parse().ok()?),
@@ -121,6 +130,7 @@ impl Kind {
     /// A setting as TOML.
     pub(crate) fn show(&self, setting: &Setting) -> String {
         match (self, setting) {
+            (Self::Url, Setting::Text(text)) => quoted(&without_password(text)),
             (_, Setting::Text(text)) => quoted(text),
             (_, Setting::Flag(flag)) => flag.to_string(),
             (Self::Size { .. }, Setting::Number(bytes)) => quoted(&size_text(*bytes)),
@@ -129,6 +139,21 @@ impl Kind {
             (_, Setting::Unlimited) => quoted(UNLIMITED),
         }
     }
+}
+
+/// An address without the password in it.
+fn without_password(address: &str) -> String {
+    let parts = address.rsplit_once('@').and_then(|(login, host)| {
+        let (scheme, login) = login.split_once("://")?;
+        let (user, _) = login.split_once(':')?;
+        Some(format!("{scheme}://{user}@{host}"))
+    });
+    parts.unwrap_or_else(|| address.to_owned())
+}
+
+/// True when an address has a password in it.
+pub(crate) fn has_password(address: &str) -> bool {
+    without_password(address) != address
 }
 
 /// Text as a TOML string.

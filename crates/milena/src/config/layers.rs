@@ -8,7 +8,7 @@ use figment::value::{Dict, Map, Value};
 use figment::{Figment, Metadata, Profile, Provider};
 
 use super::keys::{self, BOOTSTRAP_VARIABLE, CONFIG_VARIABLE, LISTENERS, PREFIX};
-use super::kinds::shortened;
+use super::kinds::{Kind, has_password, shortened};
 use super::listeners;
 use super::load::{Mistakes, nearest};
 
@@ -56,6 +56,15 @@ impl Sources {
             figment = merge(figment, &assignment, mistakes);
         }
         for assignment in self.joined_flags() {
+            if is_secret(&assignment) {
+                let Assignment { path, source, .. } = &assignment;
+                mistakes.add(format!(
+                    "{path} ({source}) is a secret, and other users of the machine can read a command line; put it \
+                     into the configuration file, a file of its own, or the variable {}",
+                    keys::variable(path)
+                ));
+                continue;
+            }
             figment = merge(figment, &assignment, mistakes);
         }
         figment
@@ -79,6 +88,16 @@ impl Sources {
         }
         joined
     }
+}
+
+/// True when a flag says what nobody else should read: a secret, or an address with a password in it.
+fn is_secret(flag: &Assignment) -> bool {
+    let key = keys::find(&flag.path);
+    key.is_some_and(|key| match key.kind {
+        Kind::Secret => true,
+        Kind::Url => has_password(&flag.value),
+        _ => false,
+    })
 }
 
 fn merge_file(figment: Figment, path: &Path, mistakes: &mut Mistakes) -> Figment {

@@ -211,6 +211,12 @@ impl Loaded {
         if let Err(error) = server.validate() {
             mistakes.add(error.to_string());
         }
+        #[cfg(feature = "iggy")]
+        if self.settings.iggy.is_on()
+            && let Err(problem) = self.settings.iggy.config(server.instance_id)
+        {
+            mistakes.add(problem);
+        }
         if let Err(error) = Mapping::new(&server.topic_mapping) {
             mistakes.add(format!("topic_mapping: {error}"));
         }

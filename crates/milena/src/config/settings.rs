@@ -23,6 +23,8 @@ pub(crate) struct Settings {
     pub(crate) log_level: String,
     pub(crate) log_format: Format,
     pub(crate) monitor: MonitorSettings,
+    #[cfg(feature = "iggy")]
+    pub(crate) iggy: super::iggy::IggySettings,
     pub(crate) server: ServerConfig,
 }
 
@@ -53,6 +55,8 @@ impl Default for Settings {
             log_level: "info".to_owned(),
             log_format: Format::Text,
             monitor: MonitorSettings::default(),
+            #[cfg(feature = "iggy")]
+            iggy: super::iggy::IggySettings::default(),
             server: ServerConfig::default(),
         }
     }

@@ -1,7 +1,7 @@
 //! The effective configuration as TOML that can be used as a file again.
 
 use super::keys::{self, LISTENERS, MAPPED_TOPICS, TOPIC_DEFAULTS};
-use super::kinds::quoted;
+use super::kinds::{Kind, Setting, quoted};
 use super::listeners;
 use super::load::Loaded;
 use super::settings::Settings;
@@ -19,7 +19,12 @@ pub(crate) fn show(loaded: &Loaded) -> String {
             text.push_str(&format!("\n[{in_section}]\n"));
             section = in_section;
         }
-        let line = format!("{name} = {}", key.kind.show(&(key.get)(&loaded.settings)));
+        let value = (key.get)(&loaded.settings);
+        if matches!(key.kind, Kind::Secret) && value != Setting::Text(String::new()) {
+            text.push_str(&with_source(&format!("# {name} is set and not shown"), loaded.source(key.path)));
+            continue;
+        }
+        let line = format!("{name} = {}", key.kind.show(&value));
         text.push_str(&with_source(&line, loaded.source(key.path)));
     }
     let mapped = &loaded.settings.server.topic_mapping.topics;

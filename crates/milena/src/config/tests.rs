@@ -289,6 +289,28 @@ fn what_is_shown_is_a_file_that_means_the_same() {
 }
 
 #[test]
+fn a_secret_is_not_taken_from_a_command_line_and_not_shown() {
+    let url = "iggy://me:hush@host";
+    for (path, value) in [("iggy.password", "hush"), ("iggy.url", url)] {
+        let mistakes = Case::new().flag(path, value).mistakes();
+        assert!(mistakes.contains("other users of the machine") && !mistakes.contains("hush"), "{mistakes}");
+    }
+    let shown = show(&Case::new().variable("MILENA_IGGY_URL", url).load());
+    assert!(shown.contains("url = \"iggy://me@host\"") && !shown.contains("hush"), "{shown}");
+    let case = Case::new().flag("iggy.url", "iggy://me@host").variable("MILENA_IGGY_PASSWORD", "hush");
+    let shown = show(&case.load());
+    assert!(shown.contains("# password is set and not shown") && !shown.contains("hush"), "{shown}");
+}
+
+#[test]
+fn an_iggy_server_without_a_password_is_a_mistake_before_anything_starts() {
+    let mistakes = Case::new().flag("iggy.url", "iggy://me@host").mistakes();
+    assert!(mistakes.contains("MILENA_IGGY_PASSWORD"), "{mistakes}");
+    let mistakes = Case::new().flag("iggy.url", "kafka://host").mistakes();
+    assert!(mistakes.contains("does not begin with iggy://"), "{mistakes}");
+}
+
+#[test]
 fn every_default_is_a_value_that_its_key_takes() {
     let mut settings = Settings::default();
     for key in keys::all() {
