@@ -229,7 +229,7 @@ impl ChildServer {
                 panic!("the child ended with {status}: {}", self.output());
             }
             assert!(start.elapsed() < SOON, "the child does not answer: {}", self.output());
-            std::thread::sleep(Duration::from_millis(5));
+            std::thread::sleep(Duration::from_millis(1));
         }
     }
 }

@@ -1,0 +1,124 @@
+//! What is measured.
+
+mod kafka;
+
+use std::path::Path;
+use std::time::Duration;
+
+use milena_testkit::ChildServer;
+use tokio::time::{Instant, sleep};
+
+use crate::client::Connection;
+use crate::usage::Usage;
+use crate::{Error, Result};
+use kafka::Kafka;
+
+/// A server under load.
+#[derive(Debug)]
+pub struct Target {
+    /// Where clients connect.
+    pub address: String,
+    pid: Option<u32>,
+    process: Process,
+}
+
+#[derive(Debug)]
+enum Process {
+    /// Somebody else's.
+    Foreign,
+    Milena(ChildServer),
+    Kafka(Kafka),
+}
+
+impl Target {
+    /// A server that runs already. Without its process id its CPU time and memory are not known.
+    #[must_use]
+    pub fn running(address: &str, pid: Option<u32>) -> Self {
+        Self { address: address.to_owned(), pid, process: Process::Foreign }
+    }
+
+    /// Starts a Milena on an empty folder and a free port; `settings` are its `--set KEY=VALUE`.
+    #[must_use]
+    pub fn milena(binary: &Path, settings: &[String]) -> Self {
+        // Members must not wait for each other, and partitions are created by the thousand.
+        let fixed = ["groups.initial_rebalance_delay=0s", "max_partitions_per_topic=100000", "logging.level=error"];
+        let all = fixed.iter().map(|text| (*text).to_owned()).chain(settings.iter().cloned());
+        let child = all.fold(ChildServer::builder(binary), |child, setting| child.args(["--set".to_owned(), setting]));
+        let child = child.start();
+        let (address, pid) = (child.bootstrap().to_owned(), Some(child.id()));
+        Self { address, pid, process: Process::Milena(child) }
+    }
+
+    /// Starts a Kafka broker from a folder of its jars.
+    ///
+    /// # Errors
+    /// When it does not start.
+    pub async fn kafka(jars: &Path) -> Result<Self> {
+        let kafka = Kafka::start(jars)?;
+        let (address, pid) = (kafka.address(), Some(kafka.id()));
+        let mut target = Self { address, pid, process: Process::Kafka(kafka) };
+        target.ready(Duration::from_secs(120)).await?;
+        Ok(target)
+    }
+
+    /// A new connection.
+    ///
+    /// # Errors
+    /// When it does not listen.
+    pub async fn connect(&self) -> Result<Connection> {
+        Connection::open(&self.address).await
+    }
+
+    /// What its process has used; `None` when that is not known.
+    ///
+    /// # Errors
+    /// When the process is gone.
+    pub fn usage(&self) -> Result<Option<Usage>> {
+        self.pid.map(Usage::of).transpose()
+    }
+
+    /// Kills it as `kill -9` does.
+    ///
+    /// # Errors
+    /// When it is not a Milena that was started here.
+    pub fn kill(&mut self) -> Result<()> {
+        self.own()?.kill();
+        Ok(())
+    }
+
+    /// Starts it again on its data, and waits until it answers.
+    ///
+    /// # Errors
+    /// When it is not a Milena that was started here.
+    pub fn restart(&mut self) -> Result<()> {
+        let child = self.own()?;
+        child.restart();
+        self.pid = Some(child.id());
+        Ok(())
+    }
+
+    fn own(&mut self) -> Result<&mut ChildServer> {
+        match &mut self.process {
+            Process::Milena(child) => Ok(child),
+            Process::Foreign | Process::Kafka(_) => Err("only a Milena that was started here is started again".into()),
+        }
+    }
+
+    async fn ready(&mut self, patience: Duration) -> Result<()> {
+        let start = Instant::now();
+        while self.connect().await.is_err() {
+            if start.elapsed() > patience {
+                return Err(Error::from(format!("{} does not get ready{}", self.address, self.last_words())));
+            }
+            sleep(Duration::from_millis(50)).await;
+        }
+        Ok(())
+    }
+
+    fn last_words(&self) -> String {
+        match &self.process {
+            Process::Kafka(kafka) => format!(": {}", kafka.output()),
+            Process::Foreign | Process::Milena(_) => String::new(),
+        }
+    }
+}
