@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use milena_monitor::Monitor;
 use milena_server::{Bound, Server, StartError};
@@ -16,6 +17,9 @@ use crate::{files, logging};
 
 /// Exit code after a second signal, as after a SIGINT that nobody handles.
 const INTERRUPTED: i32 = 130;
+
+/// Time that a store has to close when the server did not start.
+const CLOSING_WAIT: Duration = Duration::from_secs(5);
 
 /// Serves until a signal says to stop.
 pub(crate) fn serve(sources: &Sources) -> Result<(), Failure> {
@@ -42,11 +46,18 @@ async fn run(loaded: Loaded) -> Result<(), Failure> {
         store = open_store(&settings) => store?,
         () = signals.next() => return Ok(()),
     };
-    let server = match Server::start(settings.server.clone(), Arc::clone(&store)).await {
+    let started = tokio::select! {
+        started = Server::start(settings.server.clone(), Arc::clone(&store)) => started,
+        // A store that hangs holds the start up, and whoever then presses Ctrl-C means it.
+        () = signals.next() => {
+            close_unused(store.as_ref()).await;
+            return Ok(());
+        }
+    };
+    let server = match started {
         Ok(server) => server,
         Err(error) => {
-            // Nothing was written that matters more than the reason.
-            let _ = store.close().await;
+            close_unused(store.as_ref()).await;
             return Err(cannot_start(&error));
         }
     };
@@ -90,6 +101,11 @@ async fn monitor(loaded: &Loaded) -> Result<Option<Monitor>, Failure> {
             Ok(None)
         }
     }
+}
+
+/// Closes a store that nothing was written to that matters more than why the server does not start.
+async fn close_unused(store: &dyn Store) {
+    let _ = tokio::time::timeout(CLOSING_WAIT, store.close()).await;
 }
 
 async fn open_store(settings: &Settings) -> Result<Arc<dyn Store>, Failure> {

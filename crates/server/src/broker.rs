@@ -13,6 +13,7 @@ use crate::groups::GroupService;
 use crate::lifecycle::Lifecycle;
 use crate::memory::Memory;
 use crate::metrics::Metrics;
+use crate::opening::answered;
 use crate::produce::Produce;
 use crate::quiet::QuietLog;
 use crate::server::StartError;
@@ -72,7 +73,7 @@ impl Broker {
         apis: &'static [Api],
     ) -> Result<Arc<Self>, StartError> {
         config.validate()?;
-        let cluster_id = cluster::cluster_id(&store).await?;
+        let cluster_id = answered("the cluster id", cluster::cluster_id(&store)).await?;
         let topics = TopicDirectory::open(Arc::clone(&store), &config).await?;
         topics.keep_fresh(config.limits.metadata_refresh);
         let metrics = Metrics::default();

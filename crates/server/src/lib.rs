@@ -29,6 +29,7 @@ pub mod limits;
 pub mod listener;
 pub mod memory;
 pub mod metrics;
+mod opening;
 pub mod peer;
 pub mod produce;
 pub mod quiet;

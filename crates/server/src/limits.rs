@@ -9,6 +9,11 @@ use crate::config::{ConfigError, in_range};
 /// Kinds of client software that are told apart at a time. Passed: counted as `other`.
 pub const CLIENT_SOFTWARE_MAX: usize = 200;
 
+/// Time without an answer of the store, while a server starts or takes groups over, after which that has failed. Longer than
+/// a device takes that is busy, short enough for an operator who watches. Passed: the start is an error, taking over is tried
+/// again.
+pub(crate) const STORE_SILENCE_MAX: Duration = Duration::from_secs(60);
+
 /// Bounds of the server; all of them are configuration.
 #[derive(Debug, Clone)]
 pub struct Limits {

@@ -16,6 +16,7 @@ use super::appender::Appender;
 use super::bundle::{broken, unbundle};
 use super::shared::Shared;
 use super::topics::forget_missing;
+use crate::opening::open_log;
 
 /// Topic of the internal stream that holds the committed offsets.
 pub const OFFSETS_TOPIC: &str = "offsets";
@@ -115,7 +116,7 @@ impl Keeper {
     pub(super) async fn load(&self) -> Result<StateLog, StoreError> {
         let mut groups = self.shared.loading();
         let mut damage = None;
-        let log = StateLog::open(Arc::clone(&self.store), OFFSETS_TOPIC, self.options.clone(), |event| match event {
+        let log = open_log(Arc::clone(&self.store), OFFSETS_TOPIC, self.options.clone(), |event| match event {
             StateEvent::Reset => groups.reset(),
             StateEvent::Record(bytes) => {
                 if let Err(error) = replay(&mut groups, bytes) {

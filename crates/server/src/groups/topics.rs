@@ -9,6 +9,7 @@ use milena_store::{GrowthWatcher, PartitionRef, Store, TopicRef};
 use tokio::task::yield_now;
 
 use super::shared::Shared;
+use crate::opening::answered;
 use crate::topics::mapping::{Mapping, Seen};
 use crate::topics::{Topic, ids};
 
@@ -48,7 +49,7 @@ pub(super) async fn forget_missing(shared: &Shared, store: &dyn Store) {
     if known.is_empty() {
         return;
     }
-    let there: HashSet<TopicId> = match store.topics().await {
+    let there: HashSet<TopicId> = match answered("the topics", store.topics()).await {
         Ok(infos) => infos.iter().map(|info| TopicId(ids::topic_id(&info.topic).as_u128())).collect(),
         Err(error) => {
             tracing::warn!(%error, "committed offsets were not compared with the topics that exist");
@@ -58,5 +59,7 @@ pub(super) async fn forget_missing(shared: &Shared, store: &dyn Store) {
     for key in known.iter().filter(|key| key.id != TopicId::FOREIGN && !there.contains(&key.id)) {
         tracing::info!(topic = %key.name, "committed offsets of a topic that is gone are deleted");
         shared.run(|groups, _, out| groups.topic_deleted(key, out));
+        // Each is a look at all groups; between two of them others have their turn.
+        yield_now().await;
     }
 }

@@ -11,6 +11,7 @@ use milena_store::{Store, StoreError};
 use parking_lot::Mutex;
 
 use super::ids::{Marks, MarksFuture};
+use crate::opening::open_log;
 
 /// Topic of the internal stream.
 const TOPIC: &str = "producers";
@@ -31,7 +32,7 @@ impl LogMarks {
         let mut ends = HashMap::new();
         let mut unread = None;
         let options = StateLogOptions { writer: u64::from(instance), ..StateLogOptions::default() };
-        let log = StateLog::open(store, TOPIC, options, |event| match event {
+        let log = open_log(store, TOPIC, options, |event| match event {
             StateEvent::Reset => ends.clear(),
             StateEvent::Record(record) => match decode(record) {
                 Some((instance, end)) => raise(&mut ends, instance, end),

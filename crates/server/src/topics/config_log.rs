@@ -15,6 +15,7 @@ use milena_store::{Store, StoreError, TopicRef};
 use serde::{Deserialize, Serialize};
 
 use super::mapping::Place;
+use crate::opening::open_log;
 
 /// Configs by name.
 pub(super) type Configs = BTreeMap<String, String>;
@@ -135,7 +136,7 @@ impl ConfigLog {
         let mut table = ConfigTable::default();
         let mut broken = None;
         let options = StateLogOptions { writer: u64::from(writer), ..StateLogOptions::default() };
-        let log = StateLog::open(store, TOPIC, options, |event| match event {
+        let log = open_log(store, TOPIC, options, |event| match event {
             StateEvent::Reset => table = ConfigTable::default(),
             StateEvent::Record(bytes) => match decode(bytes) {
                 Ok(record) => table.apply(record),

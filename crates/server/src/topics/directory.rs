@@ -16,6 +16,7 @@ use super::ids;
 use super::mapping::{Mapping, MappingError, Seen};
 use super::topic::Topic;
 use crate::config::ServerConfig;
+use crate::opening::answered;
 
 /// Why the directory could not be opened.
 #[derive(Debug, thiserror::Error)]
@@ -254,11 +255,15 @@ async fn to_the_end<T: Send + 'static>(
 impl Inner {
     async fn load(&self) -> Result<(), StoreError> {
         let mut log = self.changes.lock().await;
-        let infos = self.store.topics().await?;
-        log.reconcile(infos.iter().map(|info| &info.topic)).await;
+        let infos = answered("the topics", self.store.topics()).await?;
+        let reconciled = async {
+            log.reconcile(infos.iter().map(|info| &info.topic)).await;
+            Ok(())
+        };
+        answered("a snapshot of the topic configs", reconciled).await?;
         let mut current = Vec::with_capacity(infos.len());
         for info in infos {
-            current.push(self.repair_settings(info, &log).await?);
+            current.push(answered("the settings of a topic", self.repair_settings(info, &log)).await?);
         }
         self.replace(&current, &log);
         let hidden = self.cache.read().hidden;

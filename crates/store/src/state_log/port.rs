@@ -1,6 +1,7 @@
 //! The topic below a state log: creating it, one message out, a range of messages in.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 
@@ -26,11 +27,26 @@ pub struct StateLogOptions {
     pub chunk_bytes: usize,
     /// Number of this writer, to tell two of them apart: the instance number.
     pub writer: u64,
+    /// Rises with every answer of the store. Whoever waits for [`StateLog::open`](super::StateLog::open) can tell a store
+    /// that is slow from one that hangs.
+    pub progress: Arc<AtomicU64>,
 }
 
 impl Default for StateLogOptions {
     fn default() -> Self {
-        Self { durability: Some(Durability::Always), snapshot_bytes: 1 << 20, chunk_bytes: 256 << 10, writer: 0 }
+        Self {
+            durability: Some(Durability::Always),
+            snapshot_bytes: 1 << 20,
+            chunk_bytes: 256 << 10,
+            writer: 0,
+            progress: Arc::default(),
+        }
+    }
+}
+
+impl StateLogOptions {
+    fn answered(&self) {
+        self.progress.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -44,11 +60,14 @@ pub(super) struct Port {
 impl Port {
     pub(super) async fn open(store: Arc<dyn Store>, topic: &str, options: StateLogOptions) -> Result<Self, StoreError> {
         let at = open_topic(store.as_ref(), topic, &options).await?.topic.partition(0);
+        options.answered();
         Ok(Self { store, at, options })
     }
 
     pub(super) async fn bounds(&self) -> Result<Bounds, StoreError> {
-        self.store.bounds(&self.at).await
+        let bounds = self.store.bounds(&self.at).await;
+        self.options.answered();
+        bounds
     }
 
     pub(super) fn chunk_bytes(&self) -> usize {
@@ -79,7 +98,9 @@ impl Port {
             has_untimed: true,
             producer: None,
         };
-        Ok(self.store.append(&self.at, batch).await?.base_offset)
+        let appended = self.store.append(&self.at, batch).await;
+        self.options.answered();
+        Ok(appended?.base_offset)
     }
 
     /// Calls `each` with every message in `range`, in offset order.
@@ -87,6 +108,7 @@ impl Port {
         let mut next = range.start;
         while next < range.end {
             let entries = self.store.read(&self.at, next, ReadLimit { bytes: READ_BYTES, at_least_one: true }).await?;
+            self.options.answered();
             let before = next;
             for entry in entries {
                 if entry.base_offset > next {

@@ -160,6 +160,21 @@ async fn while_offsets_cannot_be_loaded_nothing_is_said_to_be_missing_and_it_is_
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_store_that_hangs_while_offsets_are_loaded_ends_the_start_and_is_asked_again_later() {
+    let store = MemoryStore::new();
+    store.plan(Fault::Hangs { applied: false });
+    let opened = Gateway::open(&store, 1, true).await;
+    assert!(matches!(opened.err(), Some(StoreError::Busy { .. })));
+
+    let gateway = Gateway::open(&store, 1, false).await.unwrap();
+    store.plan(Fault::Hangs { applied: true });
+    gateway.mandate.0.send_replace(true);
+    gateway.no_longer(GroupError::NotCoordinator).await;
+    gateway.no_longer(GroupError::Loading).await;
+    assert_eq!(gateway.commit(0, 1).await, Ok(()));
+}
+
+#[tokio::test(start_paused = true)]
 async fn offsets_that_cannot_be_loaded_at_the_start_are_an_error() {
     let store = MemoryStore::new();
     damaged_log(&store).await;
