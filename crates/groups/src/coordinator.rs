@@ -30,7 +30,7 @@ pub struct Coordinator {
     /// Sorted, so that a look at all of them can be interrupted.
     groups: BTreeMap<Arc<str>, Group>,
     timers: BTreeSet<(Moment, Arc<str>)>,
-    /// Bytes that are kept of all members.
+    /// Bytes that are kept of all groups and their members.
     bytes: usize,
     census: Census,
 }
@@ -54,6 +54,7 @@ impl Coordinator {
                 let id: Arc<str> = Arc::from(request.group);
                 let group = Group::new(id.clone());
                 self.census.count(&group);
+                self.bytes += group.bytes();
                 self.groups.insert(id.clone(), group);
                 id
             }

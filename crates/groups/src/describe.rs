@@ -49,23 +49,30 @@ pub struct Listed {
 /// What ListGroups 5 calls groups of this protocol.
 pub const GROUP_TYPE: &str = "classic";
 
-/// What a ListGroups request wants to see. Names are compared without regard to case; one that means nothing selects
-/// nothing, and no names at all select everything (KIP-518, KIP-848).
-#[derive(Debug, Clone, Copy, Default)]
-pub struct ListFilter<'a> {
-    /// Names of states, from version 4 on.
-    pub states: &'a [&'a str],
-    /// Names of group types, from version 5 on.
-    pub types: &'a [&'a str],
+/// What a ListGroups request wants to see. The default is everything.
+///
+/// It holds what the names mean and not the names: a request may list a million of them, and every group is compared.
+#[derive(Debug, Clone, Default)]
+pub struct ListFilter {
+    /// `None` is any.
+    states: Option<Vec<GroupState>>,
+    no_type: bool,
 }
 
-impl ListFilter<'_> {
+impl ListFilter {
+    /// From the names of states, from version 4 on, and of group types, from version 5 on. They are compared without regard
+    /// to case; one that means nothing selects nothing, and no names at all select everything (KIP-518, KIP-848).
+    #[must_use]
+    pub fn named(states: &[&str], types: &[&str]) -> Self {
+        let is_among = |names: &[&str], name: &str| names.iter().any(|n| n.eq_ignore_ascii_case(name));
+        let named = || GroupState::ALL.into_iter().filter(|state| is_among(states, state.name())).collect();
+        Self { states: (!states.is_empty()).then(named), no_type: !types.is_empty() && !is_among(types, GROUP_TYPE) }
+    }
+
     /// True when a group in that state is wanted.
     #[must_use]
     pub fn wants(&self, state: GroupState) -> bool {
-        let selects =
-            |names: &[&str], name: &str| names.is_empty() || names.iter().any(|n| n.eq_ignore_ascii_case(name));
-        selects(self.states, state.name()) && selects(self.types, GROUP_TYPE)
+        !self.no_type && self.states.as_ref().is_none_or(|states| states.contains(&state))
     }
 }
 

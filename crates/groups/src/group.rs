@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::error::GroupError;
 use crate::event::{Departure, GroupEvent, RebalanceCause};
-use crate::join::JoinRequest;
+use crate::join::{JoinRequest, MINTED_BYTES_MAX};
 use crate::limits::GroupConfig;
 use crate::member::Member;
 use crate::output::{Joined, JoinedMember, Outputs, Synced};
@@ -172,9 +172,10 @@ impl Group {
         }
     }
 
-    /// Bytes that are kept of its members.
+    /// Bytes that are kept of it and its members. Its own id counts too: whoever asks for a member id in ever new groups
+    /// would otherwise fill the memory with the names of groups that nobody joins.
     pub(crate) fn bytes(&self) -> usize {
-        self.members.said() + self.members.assigned()
+        self.id.len() + self.pending.len() * MINTED_BYTES_MAX + self.members.said() + self.members.assigned()
     }
 
     pub(crate) fn state(&self) -> GroupState {

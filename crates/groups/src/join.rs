@@ -12,6 +12,9 @@ use crate::types::{MemberId, Token};
 /// Bytes of a client id that go into a member id, which must fit the wire's int16 length.
 const CLIENT_ID_IN_MEMBER_ID_MAX: usize = 255;
 
+/// Bytes of a member id that is given out: behind the client id a UUID.
+pub(crate) const MINTED_BYTES_MAX: usize = CLIENT_ID_IN_MEMBER_ID_MAX + 37;
+
 /// First version whose clients can join under an id they are told to use (KIP-394).
 const KNOWN_ID_VERSION: i16 = 4;
 

@@ -229,9 +229,9 @@ impl Groups {
 
     /// Lets go of offsets that are too old, and of groups that have neither members nor offsets, in the next slice of a
     /// walk over all groups. While too much is on its way to the store the walk ends early: the next one comes in some
-    /// minutes.
+    /// minutes, and clients need the rest of the room.
     pub fn expire(&mut self, walk: &mut Walk, now: Now, out: &mut Outputs) {
-        if self.check_serving().is_err() || self.offsets.is_full() {
+        if self.check_serving().is_err() || self.offsets.is_half_full() {
             walk.end();
             return;
         }
@@ -239,7 +239,10 @@ impl Groups {
             let rows = self.offsets.rows(&id);
             let occupied = !matches!(self.coordinator.state(&id), GroupState::Empty | GroupState::Dead);
             if rows == 0 {
-                self.coordinator.sweep(&id);
+                // The first commit of a group may be under way: it exists already, and its generation must not fall.
+                if !self.offsets.knows(&id) {
+                    self.coordinator.sweep(&id);
+                }
             } else if !occupied || self.offsets.needs_look(&id, now.wall) {
                 let readers = self.coordinator.readers(&id);
                 self.offsets.expire(&id, &readers, now.wall, out);
@@ -273,7 +276,7 @@ impl Groups {
     ///
     /// # Errors
     /// [`GroupError::Loading`]: a list without the groups that are not loaded yet would be taken for the whole.
-    pub fn list(&self, filter: &ListFilter<'_>, walk: &mut Walk) -> Result<Vec<Listed>, GroupError> {
+    pub fn list(&self, filter: &ListFilter, walk: &mut Walk) -> Result<Vec<Listed>, GroupError> {
         match self.check_serving() {
             Ok(()) => {}
             Err(GroupError::NotCoordinator) => {

@@ -113,6 +113,10 @@ pub enum GroupState {
 }
 
 impl GroupState {
+    /// Every one.
+    pub(crate) const ALL: [Self; 5] =
+        [Self::Empty, Self::PreparingRebalance, Self::CompletingRebalance, Self::Stable, Self::Dead];
+
     /// The name on the wire.
     #[must_use]
     pub const fn name(self) -> &'static str {

@@ -48,6 +48,16 @@ fn the_number_of_members_in_all_groups_is_bounded() {
 }
 
 #[test]
+fn groups_that_nobody_joins_take_room_until_the_ids_given_out_in_them_are_gone() {
+    let mut c = Coordinator::new(GroupConfig { members_bytes_max: 1_000, ..config() });
+    let names: Vec<String> = (0..3).map(|n| format!("{n}").repeat(500)).collect();
+    assert_eq!(join(&mut c, &request(&names[0], "x")), GroupError::MemberIdRequired);
+    assert_eq!(join(&mut c, &request(&names[1], "x")), GroupError::MembersTooLarge { max: 1_000 });
+    c.tick(Moment::from_millis(10_000), &mut Outputs::default());
+    assert_eq!(join(&mut c, &request(&names[2], "x")), GroupError::MemberIdRequired);
+}
+
+#[test]
 fn every_call_refuses_an_empty_group_id_except_commits() {
     let mut c = Coordinator::new(config());
     let (now, mut out) = (Moment::default(), Outputs::default());

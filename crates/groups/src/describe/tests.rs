@@ -42,7 +42,7 @@ fn groups_are_listed_by_state_and_type() {
     let mut w = World::new();
     w.settle(&mut [Client::new("a")]);
     let listed = w.coordinator.listed(GROUP).unwrap();
-    let count = |states: &[&str], types: &[&str]| usize::from(ListFilter { states, types }.wants(listed.state));
+    let count = |states: &[&str], types: &[&str]| usize::from(ListFilter::named(states, types).wants(listed.state));
     assert_eq!(count(&[], &[]), 1);
     assert_eq!(count(&["stable"], &["Classic"]), 1);
     assert_eq!(count(&["Empty", "Stable"], &[]), 1);

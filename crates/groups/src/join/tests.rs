@@ -204,12 +204,12 @@ fn a_static_member_that_returns_takes_the_room_of_its_old_self() {
 
 #[test]
 fn the_members_and_assignments_of_all_groups_are_bounded_together() {
-    let mut w = World::with(GroupConfig { members_bytes_max: 150, ..config() });
+    let mut w = World::with(GroupConfig { members_bytes_max: 151, ..config() });
     let mut first = heavy("100", 0);
     let token = w.send_join(&first);
     w.joined(token, &mut first);
     let token = w.send_join(&heavy("100", 0));
-    assert_eq!(w.refused(token), GroupError::MembersTooLarge { max: 150 });
+    assert_eq!(w.refused(token), GroupError::MembersTooLarge { max: 151 });
     let member_id = first.member_id.clone();
     let token = w.send_sync(&first, &[(&member_id, &[0; 51])]);
     assert_eq!(w.synced(token), Err(GroupError::AssignmentTooLarge { bytes: 51, max: 50 }));

@@ -56,7 +56,7 @@ impl Offsets {
     /// The record only keeps it from coming back with a restart, after which it would expire again. A group that
     /// commits in this moment is left for the next time.
     pub fn expire(&mut self, group: &Arc<str>, readers: &Readers, now: Timestamp, out: &mut Outputs) {
-        if self.may_expire(now) && !self.is_full() && !self.in_flight.is_busy(group) {
+        if self.may_expire(now) && !self.is_half_full() && !self.in_flight.is_busy(group) {
             self.expire_group(group, readers, now, out);
         }
     }

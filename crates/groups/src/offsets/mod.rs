@@ -239,6 +239,12 @@ impl Offsets {
         self.in_flight.len() >= self.config.in_flight_max
     }
 
+    /// True when the other half of the room is for clients: what is recorded for our own sake can wait, and a commit that
+    /// finds no room is refused.
+    pub(crate) fn is_half_full(&self) -> bool {
+        self.in_flight.len() >= self.config.in_flight_max.div_ceil(2)
+    }
+
     /// Sends a change on its way to the log.
     fn stage(&mut self, change: Change, reply: Reply, out: &mut Outputs) {
         let record = codec::encode(&change);
@@ -259,7 +265,7 @@ impl Offsets {
             return;
         }
         let mark = if occupied { Mark::Occupied } else { Mark::EmptySince(now) };
-        if self.in_flight.hold_mark(group, mark) || self.in_flight.len() >= self.config.in_flight_max.div_ceil(2) {
+        if self.in_flight.hold_mark(group, mark) || self.is_half_full() {
             return;
         }
         if occupied && !self.in_flight.is_busy(group) && self.table.mark(group) == mark {

@@ -6,6 +6,7 @@ use crate::{Generation, JoinRefused, Joined};
 
 mod mandate;
 mod slices;
+mod under_way;
 
 /// The whole service with a store that takes everything, unless it is told to wait.
 struct Desk {
@@ -168,7 +169,7 @@ impl Desk {
         }
     }
 
-    fn list(&self, filter: &ListFilter<'_>) -> Result<Vec<Listed>, GroupError> {
+    fn list(&self, filter: &ListFilter) -> Result<Vec<Listed>, GroupError> {
         let (mut walk, mut listed) = (Walk::default(), Vec::new());
         while !walk.is_over() {
             listed.extend(self.groups.list(filter, &mut walk)?);
@@ -185,7 +186,7 @@ fn an_outsiders_commit_makes_an_empty_group_without_a_type() {
     assert_eq!(listed, [Listed { group: "g".into(), state: GroupState::Empty, protocol_type: "".into() }]);
     assert_eq!(desk.groups.describe("g").unwrap(), Description::only_offsets());
     assert_eq!(desk.groups.describe("h").unwrap(), Description::dead());
-    assert!(desk.list(&ListFilter { states: &["Stable"], types: &[] }).unwrap().is_empty());
+    assert!(desk.list(&ListFilter::named(&["Stable"], &[])).unwrap().is_empty());
 }
 
 #[test]

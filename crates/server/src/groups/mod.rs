@@ -258,7 +258,7 @@ impl GroupService {
     ///
     /// # Errors
     /// [`GroupError::Loading`].
-    pub async fn list(&self, filter: &ListFilter<'_>) -> Result<Vec<Listed>, GroupError> {
+    pub async fn list(&self, filter: &ListFilter) -> Result<Vec<Listed>, GroupError> {
         let (mut walk, mut listed) = (Walk::default(), Vec::new());
         while !walk.is_over() {
             listed.extend(self.shared.read(|groups| groups.list(filter, &mut walk))?);

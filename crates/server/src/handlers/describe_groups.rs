@@ -52,6 +52,10 @@ async fn describe_groups(context: Context, request: DescribeGroupsRequest) -> Op
 
 fn describe(broker: &Broker, version: i16, room: &mut Room, group: &GroupId) -> DescribedGroup {
     let dead = DescribedGroup::default().with_group_state(StrBytes::from_static_str(GroupState::Dead.name()));
+    // Once the answer is full, groups are not even looked at: a request may name a large one a million times.
+    if !room.take(FIXED_BYTES) {
+        return dead.with_error_code(ResponseError::InvalidRequest.code());
+    }
     let description = match broker.groups.describe(group) {
         Ok(description) => description,
         Err(error) => return dead.with_error_code(codes::of_group(&error).code()),
@@ -87,5 +91,5 @@ fn bytes(description: &Description) -> usize {
         let texts = texts + member.instance_id.as_ref().map_or(0, |instance| instance.len());
         FIXED_BYTES + texts + member.metadata.len() + member.assignment.len()
     });
-    FIXED_BYTES + members.sum::<usize>()
+    members.sum()
 }

@@ -32,7 +32,7 @@ const TYPES_FROM: i16 = 5;
 async fn list_groups(context: Context, request: ListGroupsRequest) -> Option<ListGroupsResponse> {
     let states: Vec<&str> = request.states_filter.iter().map(StrBytes::as_str).collect();
     let types: Vec<&str> = request.types_filter.iter().map(StrBytes::as_str).collect();
-    let listed = match context.broker.groups.list(&ListFilter { states: &states, types: &types }).await {
+    let listed = match context.broker.groups.list(&ListFilter::named(&states, &types)).await {
         Ok(listed) => listed,
         Err(error) => return Some(ListGroupsResponse::default().with_error_code(codes::of_group(&error).code())),
     };

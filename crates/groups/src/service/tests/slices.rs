@@ -14,7 +14,7 @@ fn many_groups_are_looked_at_in_slices_and_none_is_left_out() {
     }
     let listed = desk.list(&ListFilter::default()).unwrap();
     assert!(listed.len() == 2 * many && listed.is_sorted_by_key(|listed| &listed.group));
-    assert_eq!(desk.list(&ListFilter { states: &["Stable"], types: &[] }).unwrap().len(), many);
+    assert_eq!(desk.list(&ListFilter::named(&["Stable"], &[])).unwrap().len(), many);
 
     let (mut walk, mut with_offsets) = (Walk::default(), Vec::new());
     while !walk.is_over() {
