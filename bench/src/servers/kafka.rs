@@ -4,7 +4,7 @@ use std::fs::File;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use milena_testkit::free_port;
+use milena_testkit::ReservedPort;
 use tempfile::TempDir;
 
 use crate::Result;
@@ -30,18 +30,19 @@ const JVM: [&str; 7] = [
 pub(super) struct Kafka {
     process: Child,
     folder: TempDir,
-    port: u16,
+    port: ReservedPort,
+    _controller: ReservedPort,
 }
 
 impl Kafka {
     /// Formats a new folder and starts a broker on it; it does not answer yet.
     pub(super) fn start(jars: &Path) -> Result<Self> {
         let folder = TempDir::with_prefix("kafka-")?;
-        let (port, controller) = (free_port(), free_port());
+        let (port, controller) = (ReservedPort::take(), ReservedPort::take());
         let path = folder.path().display().to_string();
         let properties = PROPERTIES
-            .replace("{port}", &port.to_string())
-            .replace("{controller}", &controller.to_string())
+            .replace("{port}", &port.number().to_string())
+            .replace("{controller}", &controller.number().to_string())
             .replace("{folder}", &path);
         let file = folder.path().join("server.properties");
         std::fs::write(&file, properties)?;
@@ -59,11 +60,11 @@ impl Kafka {
             return Err(format!("Kafka's storage cannot be formatted: {}", output_of(&folder)).into());
         }
         let process = java("kafka.Kafka")?.arg(&file).spawn()?;
-        Ok(Self { process, folder, port })
+        Ok(Self { process, folder, port, _controller: controller })
     }
 
     pub(super) fn address(&self) -> String {
-        format!("127.0.0.1:{}", self.port)
+        format!("127.0.0.1:{}", self.port.number())
     }
 
     pub(super) fn id(&self) -> u32 {

@@ -12,7 +12,7 @@ use milena_wire::kafka_protocol::messages::{ApiKey, ApiVersionsRequest};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-use crate::{RawClient, SOON, free_port};
+use crate::{RawClient, ReservedPort, SOON};
 
 /// What is replaced by the port in arguments and environment.
 const PORT: &str = "{port}";
@@ -25,7 +25,7 @@ pub struct Builder {
     binary: PathBuf,
     args: Vec<String>,
     envs: Vec<(String, String)>,
-    port: u16,
+    port: ReservedPort,
     folder: TempDir,
 }
 
@@ -78,12 +78,16 @@ impl Builder {
     pub fn spawn(self) -> ChildServer {
         let output = Arc::default();
         let process = self.launch(&output);
-        let bootstrap = SocketAddr::from(([127, 0, 0, 1], self.port)).to_string();
+        let bootstrap = self.address().to_string();
         ChildServer { builder: self, process, output, bootstrap }
     }
 
+    fn address(&self) -> SocketAddr {
+        SocketAddr::from(([127, 0, 0, 1], self.port.number()))
+    }
+
     fn launch(&self, output: &Arc<Mutex<String>>) -> Child {
-        let (port, folder) = (self.port.to_string(), self.folder.path().display().to_string());
+        let (port, folder) = (self.port.number().to_string(), self.folder.path().display().to_string());
         let filled = |text: &String| text.replace(PORT, &port).replace(FOLDER, &folder);
         let mut command = without_ours(&self.binary);
         command
@@ -110,7 +114,7 @@ pub struct ChildServer {
 }
 
 impl ChildServer {
-    /// Starts that binary on a free port and a temporary data folder, and waits until it answers. Tests of the crate that
+    /// Starts that binary on a port that is its own and a temporary data folder, and waits until it answers. Tests of the crate that
     /// builds it pass `env!("CARGO_BIN_EXE_milena")`.
     #[must_use]
     pub fn start(binary: impl AsRef<Path>) -> Self {
@@ -124,7 +128,7 @@ impl ChildServer {
     pub fn builder(binary: impl AsRef<Path>) -> Builder {
         let folder = TempDir::with_prefix("milena-").expect("a temporary folder");
         let binary = binary.as_ref().to_owned();
-        let builder = Builder { binary, args: Vec::new(), envs: Vec::new(), port: free_port(), folder };
+        let builder = Builder { binary, args: Vec::new(), envs: Vec::new(), port: ReservedPort::take(), folder };
         builder.env("MILENA_METRICS_LISTEN", "off").args([
             "serve",
             "--listen",
@@ -137,7 +141,7 @@ impl ChildServer {
     /// The address it was told to listen on.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
-        SocketAddr::from(([127, 0, 0, 1], self.builder.port))
+        self.builder.address()
     }
 
     /// The address as clients are configured with it.

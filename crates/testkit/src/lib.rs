@@ -3,7 +3,7 @@
 //! - [`raw`]: a client that sends what it is told, right or wrong, and reads frames in order
 //! - [`server`]: a server in this process, over memory or a folder, which can be restarted on its data
 //! - [`child`]: the `milena` binary as a child process, which can be killed and started again
-//! - [`port`]: free ports
+//! - [`port`]: ports that nobody else gets
 //! - `iggy` (feature `iggy`): servers over a real Iggy server instead of memory
 //!
 //! Everything here panics where a test should fail: each call has a deadline, and what it waited for is in the message.
@@ -25,7 +25,7 @@ pub mod server;
 use std::time::Duration;
 
 pub use child::ChildServer;
-pub use port::free_port;
+pub use port::ReservedPort;
 pub use raw::RawClient;
 pub use server::TestServer;
 

@@ -11,7 +11,7 @@ use milena_store_embedded::EmbeddedConfig;
 use milena_wire::kafka_protocol::messages::ApiVersionsRequest;
 use tempfile::TempDir;
 
-use crate::RawClient;
+use crate::{RawClient, ReservedPort};
 
 /// Where the data of a test server is.
 enum Data {
@@ -30,6 +30,7 @@ pub struct Builder {
     data: Data,
     store: Option<Arc<dyn Store>>,
     durability: Durability,
+    port: ReservedPort,
 }
 
 impl Builder {
@@ -75,8 +76,8 @@ impl Builder {
         let builder = self.in_streams_of_its_own();
         #[cfg(not(feature = "iggy"))]
         let builder = self;
-        let Self { config, data, store, durability } = builder;
-        Box::pin(TestServer::open(config, data, store, durability)).await
+        let Self { config, data, store, durability, port } = builder;
+        Box::pin(TestServer::open(config, data, store, durability, port)).await
     }
 
     /// On an Iggy server, the topics of one test must not be those of another.
@@ -91,13 +92,14 @@ impl Builder {
     }
 }
 
-/// A running server on a port that the system chose.
+/// A running server on a port that stays its own, also while it restarts.
 #[must_use = "a server that is dropped stops"]
 pub struct TestServer {
     server: Server,
     config: ServerConfig,
     data: Data,
     durability: Durability,
+    port: ReservedPort,
 }
 
 impl TestServer {
@@ -106,11 +108,12 @@ impl TestServer {
         Self::builder().start().await
     }
 
-    /// The default configuration on a loopback port that the system chooses, over memory.
+    /// The default configuration on a loopback port of its own, over memory.
     pub fn builder() -> Builder {
+        let port = ReservedPort::take();
         let listener = ListenerConfig {
             name: "test".to_owned(),
-            bind: SocketAddr::from(([127, 0, 0, 1], 0)),
+            bind: SocketAddr::from(([127, 0, 0, 1], port.number())),
             advertised_host: None,
             advertised_port: None,
         };
@@ -119,6 +122,7 @@ impl TestServer {
             data: Data::Memory(MemoryStore::new()),
             store: None,
             durability: Durability::Os,
+            port,
         };
         #[cfg(feature = "iggy")]
         let builder = match crate::iggy::over_iggy() {
@@ -128,7 +132,13 @@ impl TestServer {
         builder
     }
 
-    async fn open(config: ServerConfig, data: Data, given: Option<Arc<dyn Store>>, durability: Durability) -> Self {
+    async fn open(
+        config: ServerConfig,
+        data: Data,
+        given: Option<Arc<dyn Store>>,
+        durability: Durability,
+        port: ReservedPort,
+    ) -> Self {
         let store = match (given, &data) {
             (Some(store), _) => store,
             (None, Data::Memory(memory)) => Arc::new(memory.again()),
@@ -139,7 +149,7 @@ impl TestServer {
         };
         // On the heap, so that the futures of tests stay small.
         let server = Box::pin(Server::start(config.clone(), store)).await.expect("a server");
-        let server = Self { server, config, data, durability };
+        let server = Self { server, config, data, durability, port };
         let answer = server.client().await.request(0, &ApiVersionsRequest::default()).await;
         assert_eq!(answer.error_code, 0, "the server is not ready");
         server
@@ -191,13 +201,13 @@ impl TestServer {
     /// As [`TestServer::restart`], with a changed configuration.
     pub async fn restart_with(self, change: impl FnOnce(&mut ServerConfig)) -> Self {
         let address = self.address();
-        let Self { server, mut config, data, durability } = self;
+        let Self { server, mut config, data, durability, port } = self;
         server.shutdown().await.expect("a store that closes cleanly");
         if let Some(listener) = config.listeners.first_mut() {
             listener.bind = address;
         }
         change(&mut config);
-        Box::pin(Self::open(config, data, None, durability)).await
+        Box::pin(Self::open(config, data, None, durability, port)).await
     }
 }
 

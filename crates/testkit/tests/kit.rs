@@ -10,7 +10,8 @@
 
 use std::time::Duration;
 
-use milena_testkit::{ChildServer, RawClient, TestServer, free_port};
+use milena_server::ServerConfig;
+use milena_testkit::{ChildServer, RawClient, ReservedPort, TestServer};
 use milena_wire::kafka_protocol::messages::create_topics_request::CreatableTopic;
 use milena_wire::kafka_protocol::messages::{ApiVersionsRequest, CreateTopicsRequest, MetadataRequest, TopicName};
 use milena_wire::kafka_protocol::protocol::StrBytes;
@@ -70,8 +71,26 @@ async fn topics_survive_a_restart_on_the_same_port() {
 }
 
 #[tokio::test]
-async fn a_free_port_has_no_listener() {
-    assert!(RawClient::try_connect(("127.0.0.1", free_port())).await.is_err());
+async fn a_reserved_port_has_no_listener_and_a_server_can_listen_there_again_and_again() {
+    let port = ReservedPort::take();
+    for _ in 0..2 {
+        assert!(RawClient::try_connect(("127.0.0.1", port.number())).await.is_err());
+        let listen = |config: &mut ServerConfig| config.listeners[0].bind.set_port(port.number());
+        let server = TestServer::builder().config(listen).start().await;
+        assert_eq!(server.client().await.request(7, &topic("t")).await.topics[0].error_code, 0);
+        server.shutdown().await;
+    }
+}
+
+#[test]
+fn a_reserved_port_is_given_to_nobody_else() {
+    let ports: Vec<_> = (0..500).map(|_| ReservedPort::take()).collect();
+    let mut numbers: Vec<_> = ports.iter().map(ReservedPort::number).collect();
+    numbers.sort_unstable();
+    numbers.dedup();
+    assert_eq!(numbers.len(), ports.len());
+    let listeners = (0..500).map(|_| std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap());
+    assert!(!listeners.into_iter().any(|any| numbers.binary_search(&any.local_addr().unwrap().port()).is_ok()));
 }
 
 #[test]

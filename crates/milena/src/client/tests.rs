@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use milena_records::Codec;
 use milena_records::client::Record;
-use milena_testkit::{TestServer, free_port};
+use milena_testkit::{ReservedPort, TestServer};
 use milena_wire::kafka_protocol::ResponseError;
 use milena_wire::kafka_protocol::messages::MetadataRequest;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -240,7 +240,8 @@ async fn any_broker_can_be_asked_anything() {
 
 #[tokio::test]
 async fn nobody_listening_is_a_sentence_that_asks_whether_a_server_runs() {
-    let address = Address { host: "127.0.0.1".to_owned(), port: free_port() };
+    let port = ReservedPort::take();
+    let address = Address { host: "127.0.0.1".to_owned(), port: port.number() };
     let error = Client::connect(std::slice::from_ref(&address), Settings::default()).await.unwrap_err();
     assert!(error.to_string().starts_with(&format!("cannot connect to {address}: ")), "{error}");
     assert!(error.to_string().ends_with("is a server running, and is this its address?"), "{error}");
@@ -249,14 +250,16 @@ async fn nobody_listening_is_a_sentence_that_asks_whether_a_server_runs() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_next_address_is_tried_when_the_first_does_not_answer() {
     let server = TestServer::start().await;
-    let list = format!("127.0.0.1:{},{}", free_port(), server.bootstrap());
+    let nobody = ReservedPort::take();
+    let list = format!("127.0.0.1:{},{}", nobody.number(), server.bootstrap());
     let mut client = Client::connect(&Address::parse_list(&list).unwrap(), Settings::default()).await.unwrap();
     assert_eq!(client.topics().await.unwrap(), []);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_advertised_address_that_does_not_work_is_told_as_that() {
-    let port = free_port();
+    let nobody = ReservedPort::take();
+    let port = nobody.number();
     let advertise = |config: &mut milena_server::ServerConfig| {
         config.listeners[0].advertised_host = Some("127.0.0.1".to_owned());
         config.listeners[0].advertised_port = Some(port);
