@@ -17,9 +17,17 @@ use crate::opening::open_log;
 const TOPIC: &str = "producers";
 const VERSION: u8 = 1;
 
+/// Attempts to store a mark while other gateways store theirs.
+const ROUNDS_MAX: usize = 8;
+
 /// Marks in the state log of a store.
+///
+/// All gateways of a store share the log, which has one writer at a time: who finds that another one took it over reads it
+/// again and goes on. Blocks are rare, so they hardly ever meet.
 pub struct LogMarks {
-    log: StateLog,
+    store: Arc<dyn Store>,
+    instance: u16,
+    log: tokio::sync::Mutex<StateLog>,
     ends: Mutex<HashMap<u16, u64>>,
 }
 
@@ -29,22 +37,22 @@ impl LogMarks {
     /// # Errors
     /// As [`StateLog::open`]; [`StoreError::Broken`] when a record is none of ours.
     pub async fn open(store: Arc<dyn Store>, instance: u16) -> Result<Self, StoreError> {
-        let mut ends = HashMap::new();
-        let mut unread = None;
-        let options = StateLogOptions { writer: u64::from(instance), ..StateLogOptions::default() };
-        let log = open_log(store, TOPIC, options, |event| match event {
-            StateEvent::Reset => ends.clear(),
-            StateEvent::Record(record) => match decode(record) {
-                Some((instance, end)) => raise(&mut ends, instance, end),
-                None => unread = Some(record.len()),
-            },
-        })
-        .await?;
-        if let Some(bytes) = unread {
-            let context = format!("the log of producer ids holds a record of {bytes} bytes that cannot be read");
-            return Err(StoreError::Broken { context });
+        let (log, ends) = read(&store, instance).await?;
+        Ok(Self { store, instance, log: tokio::sync::Mutex::new(log), ends: Mutex::new(ends) })
+    }
+
+    /// Takes the log back from another gateway.
+    ///
+    /// Nobody else may have taken blocks of this instance: their ids would be given out twice.
+    async fn reopen(&self) -> Result<StateLog, StoreError> {
+        let (log, ends) = read(&self.store, self.instance).await?;
+        let end_of = |ends: &HashMap<u16, u64>| ends.get(&self.instance).copied().unwrap_or(0);
+        if end_of(&ends) > end_of(&self.ends.lock()) {
+            let reason = format!("another process took producer ids of instance {}", self.instance);
+            return Err(StoreError::Busy { reason });
         }
-        Ok(Self { log, ends: Mutex::new(ends) })
+        *self.ends.lock() = ends;
+        Ok(log)
     }
 }
 
@@ -55,17 +63,47 @@ impl Marks for LogMarks {
 
     fn store(&self, instance: u16, end: u64) -> MarksFuture<'_, ()> {
         Box::pin(async move {
-            self.log.update(encode(instance, end), |_| raise(&mut self.ends.lock(), instance, end)).await?;
-            if self.log.snapshot_due() {
+            let mut log = self.log.lock().await;
+            for _ in 0..ROUNDS_MAX {
+                let stored = log.update(encode(instance, end), |_| raise(&mut self.ends.lock(), instance, end)).await;
+                match stored {
+                    Ok(()) => break,
+                    Err(_) if log.is_overtaken().await => *log = self.reopen().await?,
+                    Err(error) => return Err(error),
+                }
+            }
+            if self.ends.lock().get(&instance).is_none_or(|stored| *stored < end) {
+                return Err(StoreError::Busy { reason: "other gateways take producer ids all the time".to_owned() });
+            }
+            if log.snapshot_due() {
                 let records = || self.ends.lock().iter().map(|(instance, end)| encode(*instance, *end)).collect();
                 // The block is durable; a snapshot that fails now is made with a later block.
-                if let Err(error) = self.log.snapshot_with(records).await {
+                if let Err(error) = log.snapshot_with(records).await {
                     tracing::warn!(%error, "no snapshot of the log of producer ids could be made");
                 }
             }
             Ok(())
         })
     }
+}
+
+async fn read(store: &Arc<dyn Store>, instance: u16) -> Result<(StateLog, HashMap<u16, u64>), StoreError> {
+    let mut ends = HashMap::new();
+    let mut unread = None;
+    let options = StateLogOptions { writer: u64::from(instance), ..StateLogOptions::default() };
+    let log = open_log(Arc::clone(store), TOPIC, options, |event| match event {
+        StateEvent::Reset => ends.clear(),
+        StateEvent::Record(record) => match decode(record) {
+            Some((instance, end)) => raise(&mut ends, instance, end),
+            None => unread = Some(record.len()),
+        },
+    })
+    .await?;
+    if let Some(bytes) = unread {
+        let context = format!("the log of producer ids holds a record of {bytes} bytes that cannot be read");
+        return Err(StoreError::Broken { context });
+    }
+    Ok((log, ends))
 }
 
 fn raise(ends: &mut HashMap<u16, u64>, instance: u16, end: u64) {
@@ -130,5 +168,48 @@ mod tests {
         store.plan(Fault::Full);
         assert!(ids.allocate().await.is_err());
         assert_eq!(ids.allocate().await, Ok(0));
+    }
+
+    #[tokio::test]
+    async fn gateways_that_share_the_log_take_turns_and_no_block_is_given_twice() {
+        let store = MemoryStore::new();
+        let (one, two) = (ids(&store, 1).await, ids(&store, 2).await);
+        let mut all = std::collections::HashSet::new();
+        for _ in 0..2_500 {
+            assert!(all.insert(one.allocate().await.unwrap()));
+            assert!(all.insert(two.allocate().await.unwrap()));
+        }
+        assert_eq!(LogMarks::open(Arc::new(store.clone()), 3).await.unwrap().load().await.unwrap().len(), 2);
+    }
+
+    #[tokio::test]
+    async fn a_block_that_lands_late_behind_that_of_another_gateway_does_not_count() {
+        let store = MemoryStore::new();
+        let (one, two) = (ids(&store, 1).await, ids(&store, 2).await);
+        assert_eq!(one.allocate().await, Ok(1 << 47));
+        store.plan(Fault::InDoubtLate { appends: 9 });
+        assert!(one.allocate().await.is_ok(), "from the block that is there");
+        assert!(two.allocate().await.is_err(), "in doubt");
+        assert_eq!(two.allocate().await, Ok(2 << 47));
+        store.land_late();
+        let ends = LogMarks::open(Arc::new(store.clone()), 3).await.unwrap().load().await.unwrap();
+        assert_eq!(ends, HashMap::from([(1, 1_000), (2, 1_000)]));
+    }
+
+    #[tokio::test]
+    async fn two_processes_of_one_number_never_give_out_the_same_id() {
+        let store = MemoryStore::new();
+        let (one, two) = (ids(&store, 1).await, ids(&store, 1).await);
+        let mut all = std::collections::HashSet::new();
+        let mut refused = 0;
+        for _ in 0..1_500 {
+            for ids in [&one, &two] {
+                match ids.allocate().await {
+                    Ok(id) => assert!(all.insert(id), "{id} twice"),
+                    Err(_) => refused += 1,
+                }
+            }
+        }
+        assert!(refused > 0);
     }
 }

@@ -124,8 +124,16 @@ const VERSION: u8 = 1;
 /// Topic of the internal stream.
 const TOPIC: &str = "configs";
 
+/// Attempts to store a change while other gateways store theirs.
+const ROUNDS_MAX: usize = 8;
+
 /// The table and the log behind it.
+///
+/// All gateways of a store share the log, which has one writer at a time: who finds that another one took it over reads it
+/// again, with what the other one set, and goes on.
 pub(super) struct ConfigLog {
+    store: Arc<dyn Store>,
+    writer: u16,
     log: StateLog,
     table: ConfigTable,
 }
@@ -136,7 +144,7 @@ impl ConfigLog {
         let mut table = ConfigTable::default();
         let mut broken = None;
         let options = StateLogOptions { writer: u64::from(writer), ..StateLogOptions::default() };
-        let log = open_log(store, TOPIC, options, |event| match event {
+        let log = open_log(Arc::clone(&store), TOPIC, options, |event| match event {
             StateEvent::Reset => table = ConfigTable::default(),
             StateEvent::Record(bytes) => match decode(bytes) {
                 Ok(record) => table.apply(record),
@@ -146,7 +154,7 @@ impl ConfigLog {
         .await?;
         match broken {
             Some(error) => Err(error),
-            None => Ok(Self { log, table }),
+            None => Ok(Self { store, writer, log, table }),
         }
     }
 
@@ -164,10 +172,21 @@ impl ConfigLog {
 
     /// Makes a change durable, then carries it out.
     pub(super) async fn write(&mut self, record: Record) -> Result<(), StoreError> {
-        self.log.append(encode(&record)?).await?;
-        self.table.apply(record);
-        self.snapshot_if_due().await;
-        Ok(())
+        let bytes = encode(&record)?;
+        for _ in 0..ROUNDS_MAX {
+            match self.log.append(bytes.clone()).await {
+                Ok(()) => {
+                    self.table.apply(record);
+                    self.snapshot_if_due().await;
+                    return Ok(());
+                }
+                Err(_) if self.log.is_overtaken().await => {
+                    *self = Self::open(Arc::clone(&self.store), self.writer).await?;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Err(StoreError::Busy { reason: "other gateways change topic configs all the time".to_owned() })
     }
 
     async fn snapshot_if_due(&self) {
@@ -316,6 +335,18 @@ mod tests {
         log.write(set(&of, configs("1"))).await.unwrap();
         log.write(set(&of, configs("2"))).await.unwrap();
         assert_eq!(open(&store).await.table().get(&of), Some(&configs("2")));
+    }
+
+    #[tokio::test]
+    async fn gateways_that_share_the_log_take_turns_and_see_what_the_other_set() {
+        let store = MemoryStore::new();
+        let (mut one, mut two) = (open(&store).await, ConfigLog::open(Arc::new(store.again()), 1).await.unwrap());
+        for number in 0..10 {
+            one.write(set(&topic("one", number), configs("1"))).await.unwrap();
+            two.write(set(&topic("two", 100 + number), configs("2"))).await.unwrap();
+            assert_eq!(two.table().get(&topic("one", number)), Some(&configs("1")));
+        }
+        assert_eq!(open(&store).await.table().records().len(), 20);
     }
 
     #[tokio::test]
