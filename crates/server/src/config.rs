@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::gateways::ClusterSettings;
 use crate::groups::{Alone, Coordinators, GroupSettings};
 use crate::limits::Limits;
 
@@ -35,6 +36,8 @@ pub struct ServerConfig {
     pub show_internal_topics: bool,
     /// Consumer groups and committed offsets.
     pub groups: GroupSettings,
+    /// Set where other gateways may stand in front of the same store; then `coordinators` follows from it.
+    pub cluster: Option<ClusterSettings>,
     /// Who coordinates groups. The program sets it, not an operator; the default is this gateway alone.
     pub coordinators: Arc<dyn Coordinators>,
     /// Time from which on a request is logged as slow; zero is never. Time that it was parked does not count.
@@ -110,6 +113,7 @@ impl Default for ServerConfig {
             producer_id_expiration: Duration::from_secs(86_400),
             show_internal_topics: false,
             groups: GroupSettings::default(),
+            cluster: None,
             coordinators: Arc::new(Alone),
             slow_request: Duration::from_secs(1),
             limits: Limits::default(),
@@ -194,6 +198,9 @@ impl ServerConfig {
         in_range("num_partitions", self.num_partitions, 1, self.max_partitions_per_topic)?;
         in_range("max_partitions_per_topic", self.max_partitions_per_topic, 1, i32::MAX.unsigned_abs())?;
         self.groups.validate()?;
+        if let Some(cluster) = &self.cluster {
+            cluster.validate()?;
+        }
         self.limits.validate()
     }
 }

@@ -12,6 +12,7 @@
 //! - [`topics`]: Kafka topics over the store's topics: mapping, ids, configs
 //! - `produce`, `fetch`: deduplication; fetch sessions and parked fetches
 //! - [`groups`]: consumer groups and committed offsets
+//! - [`gateways`]: several gateways in front of one store
 //! - [`metrics`], [`quiet`]: counters; log lines that must not flood
 //! - [`codes`]: the one map from our errors to Kafka error codes
 
@@ -22,6 +23,7 @@ pub mod config;
 mod connection;
 pub mod dispatch;
 pub mod fetch;
+pub mod gateways;
 pub mod groups;
 pub mod handlers;
 pub mod lifecycle;

@@ -11,6 +11,7 @@ use tokio::time::{Duration, timeout};
 use crate::broker::Broker;
 use crate::config::{ConfigError, ServerConfig};
 use crate::dispatch::{APIS, Api};
+use crate::gateways::{Gateways, JoinError};
 use crate::lifecycle::Phase;
 use crate::listener::{self, Bound};
 use crate::topics::OpenError;
@@ -39,6 +40,9 @@ pub enum StartError {
         /// What the system said.
         source: io::Error,
     },
+    /// The server could not join the other gateways of its store.
+    #[error(transparent)]
+    Join(#[from] JoinError),
     /// The store could not be read or written.
     #[error("the store cannot be used: {0}")]
     Store(#[from] StoreError),
@@ -53,6 +57,7 @@ pub struct Server {
     broker: Arc<Broker>,
     addresses: Vec<Bound>,
     accepting: Vec<JoinHandle<()>>,
+    gateways: Option<Gateways>,
 }
 
 impl Server {
@@ -70,15 +75,30 @@ impl Server {
     /// # Errors
     /// As [`Server::start`].
     pub async fn start_with(
-        config: ServerConfig,
+        mut config: ServerConfig,
         store: Arc<dyn Store>,
         apis: &'static [Api],
     ) -> Result<Self, StartError> {
         config.validate()?;
         // Bound first: a port that is taken should be reported before anything is read or written.
         let listeners = listener::bind_all(&config.listeners)?;
+        let bounds: Vec<Bound> = listeners.iter().map(|(bound, _)| bound.clone()).collect();
+        let gateways = match &config.cluster {
+            // Before anything is written: the state logs are kept apart by instance numbers.
+            Some(cluster) => Some(Box::pin(Gateways::join(cluster, &config, &bounds, Arc::clone(&store))).await?),
+            None => None,
+        };
+        if let Some(gateways) = &gateways {
+            config.coordinators = gateways.coordinators();
+        }
         // Boxed: opening happens once, and its state would make every caller's future large.
-        let broker = Box::pin(Broker::open_with(config, store, apis)).await?;
+        let broker = match Box::pin(Broker::open_with(config, store, apis)).await {
+            Ok(broker) => broker,
+            Err(error) => {
+                leave(gateways).await;
+                return Err(error);
+            }
+        };
         let mut addresses = Vec::with_capacity(listeners.len());
         let mut accepting = Vec::with_capacity(listeners.len());
         for (bound, socket) in listeners {
@@ -91,8 +111,20 @@ impl Server {
             addresses.push(bound.clone());
             accepting.push(tokio::spawn(listener::accept_all(Arc::clone(&broker), bound, socket)));
         }
+        if let Some(gateways) = &gateways {
+            tokio::spawn(stop_when_displaced(gateways.displaced(), Arc::clone(&broker)));
+        }
         tracing::info!(cluster = broker.cluster_id, node = broker.node_id(), "serving");
-        Ok(Self { broker, addresses, accepting })
+        Ok(Self { broker, addresses, accepting, gateways })
+    }
+
+    /// Resolves when the server stopped serving by itself, because another gateway has its instance number. What is left to
+    /// do is [`Server::shutdown`].
+    pub async fn displaced(&self) {
+        match &self.gateways {
+            Some(gateways) => gateways.displaced().await,
+            None => std::future::pending().await,
+        }
     }
 
     /// The listeners as they are bound, in the order of the configuration.
@@ -126,12 +158,36 @@ impl Server {
             let _ = timeout(DROPPED_WAIT, lifecycle.empty()).await;
         }
         self.broker.groups.close(CLOSING_WAIT).await;
+        // After the last commit: the next coordinator loads what is there then.
+        leave(self.gateways.take()).await;
         let closed = self.broker.store.close().await;
         match &closed {
             Ok(()) => tracing::info!("stopped"),
             Err(error) => tracing::error!(%error, "stopped, but the store did not close cleanly"),
         }
         closed
+    }
+}
+
+/// Two gateways of one number would give clients two addresses for one broker, and take each other's producer ids.
+async fn stop_when_displaced(displaced: impl Future<Output = ()>, broker: Arc<Broker>) {
+    let lifecycle = Arc::clone(&broker.lifecycle);
+    let node = broker.node_id();
+    drop(broker);
+    tokio::select! {
+        () = displaced => {}
+        () = lifecycle.reached(Phase::Draining) => return,
+    }
+    tracing::error!(
+        instance = node,
+        "another gateway runs under the instance number of this one, which was silent for too long; this one stops serving"
+    );
+    lifecycle.advance(Phase::Draining);
+}
+
+async fn leave(gateways: Option<Gateways>) {
+    if let Some(gateways) = gateways {
+        gateways.leave(CLOSING_WAIT).await;
     }
 }
 

@@ -7,6 +7,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
 /// Where the coordinator of a group is.
@@ -30,7 +31,8 @@ pub struct Node {
 }
 
 /// An address of a gateway.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Endpoint {
     /// Name of the listener that it belongs to. A client of the listener of that name here reaches that one there.
     pub listener: String,
@@ -61,6 +63,11 @@ pub trait Coordinators: fmt::Debug + Send + Sync {
     ///
     /// When its sender is gone, it stays as it is.
     fn mandate(&self) -> watch::Receiver<bool>;
+
+    /// The other gateways in front of the same store that are alive, as far as is known. Clients are told of them as brokers.
+    fn others(&self) -> Vec<Arc<Node>> {
+        Vec::new()
+    }
 }
 
 /// Of a gateway that has nobody beside it: every group is coordinated here.

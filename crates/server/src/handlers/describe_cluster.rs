@@ -1,8 +1,8 @@
 //! DescribeCluster (60), versions 0-2: who the cluster is.
 //!
 //! - v0: cluster id, controller, brokers, authorized operations. v1: endpoint type (KIP-919). v2: fenced brokers.
-//! - There is one broker per gateway, and it is its own controller: admin clients send what must go to the controller
-//!   there, and time out when it is not in the list.
+//! - There is one broker per gateway. The one that coordinates groups is the controller, else this one: admin clients send
+//!   what must go to the controller there, and time out when it is not in the list.
 //! - Endpoint type 2 (controllers) is answered with `MISMATCHED_ENDPOINT_TYPE` as a broker of Apache Kafka does; any
 //!   other with `UNSUPPORTED_ENDPOINT_TYPE`.
 //! - Operations are `i32::MIN` unless asked for. Without an authorizer everything is allowed, which is every operation
@@ -14,6 +14,7 @@ use milena_wire::kafka_protocol::messages::describe_cluster_response::DescribeCl
 use milena_wire::kafka_protocol::messages::{ApiKey, DescribeClusterRequest, DescribeClusterResponse};
 use milena_wire::kafka_protocol::protocol::StrBytes;
 
+use super::brokers::{self, Known};
 use crate::dispatch::{Api, Context, answer};
 
 /// Table entry.
@@ -45,17 +46,16 @@ async fn describe_cluster(context: Context, request: DescribeClusterRequest) -> 
             .with_endpoint_type(request.endpoint_type);
         return Some(response);
     }
-    let node = context.broker.node_id();
-    let listener = &context.connection.listener;
-    let broker = DescribeClusterBroker::default()
-        .with_broker_id(node.into())
-        .with_host(StrBytes::from_string(listener.advertised_host.clone()))
-        .with_port(i32::from(listener.advertised_port));
+    let known = brokers::known(&context);
+    let controller = brokers::controller(&context, &known);
+    let listed = known.into_iter().map(|Known { id, host, port }| {
+        DescribeClusterBroker::default().with_broker_id(id.into()).with_host(host).with_port(port)
+    });
     let response = DescribeClusterResponse::default()
         .with_endpoint_type(BROKERS)
         .with_cluster_id(StrBytes::from_string(context.broker.cluster_id.clone()))
-        .with_controller_id(node.into())
-        .with_brokers(vec![broker]);
+        .with_controller_id(controller.into())
+        .with_brokers(listed.collect());
     Some(if request.include_cluster_authorized_operations {
         response.with_cluster_authorized_operations(CLUSTER_OPERATIONS)
     } else {

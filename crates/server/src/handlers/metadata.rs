@@ -4,8 +4,9 @@
 //!   v3: throttle time. v4: the client says whether topics may be created. v5: offline replicas. v7: leader epoch. v8:
 //!   authorized operations, of the cluster up to v10. v9: flexible. v10: topic ids in answers. v12: topics by id.
 //!   v13: an error code of the whole answer.
-//! - One broker: this server, under the address of the listener on which the client came in. It is the controller,
-//!   the leader of every partition, and its only replica. Leader epochs are 0: the end of a partition never falls.
+//! - The brokers: this server, and the other gateways in front of its store, under their addresses of the listener on
+//!   which the client came in. The one that coordinates groups is the controller. This server is the leader of every
+//!   partition, and its only replica: any gateway serves them all. Leader epochs are 0: the end of a partition never falls.
 //! - An unknown name is created when both the client and the configuration allow it; otherwise 3. A bad name is 17, an
 //!   unknown id 100. A topic named twice is answered once. Names come back as they were sent, never a placeholder.
 //! - Only so many topics are created in one request; the others are answered with 5, upon which clients ask again.
@@ -26,6 +27,7 @@ use milena_wire::kafka_protocol::protocol::StrBytes;
 use uuid::Uuid;
 
 use super::admin::TOPIC_OPERATIONS;
+use super::brokers::{self, Known};
 use super::describe_cluster::CLUSTER_OPERATIONS;
 use crate::broker::Broker;
 use crate::codes;
@@ -75,15 +77,15 @@ async fn metadata(context: Context, request: MetadataRequest) -> Option<Metadata
         }
         _ => answers.all(broker),
     }
-    let listener = &context.connection.listener;
-    let me = MetadataResponseBroker::default()
-        .with_node_id(node)
-        .with_host(StrBytes::from_string(listener.advertised_host.clone()))
-        .with_port(i32::from(listener.advertised_port));
+    let known = brokers::known(&context);
+    let controller = brokers::controller(&context, &known);
+    let listed = known.into_iter().map(|Known { id, host, port }| {
+        MetadataResponseBroker::default().with_node_id(BrokerId(id)).with_host(host).with_port(port)
+    });
     let mut response = MetadataResponse::default()
-        .with_brokers(vec![me])
+        .with_brokers(listed.collect())
         .with_cluster_id(Some(StrBytes::from_string(broker.cluster_id.clone())))
-        .with_controller_id(node)
+        .with_controller_id(BrokerId(controller))
         .with_topics(answers.topics);
     if request.include_cluster_authorized_operations {
         response.cluster_authorized_operations = CLUSTER_OPERATIONS;

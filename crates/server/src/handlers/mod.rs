@@ -2,6 +2,7 @@
 
 pub mod admin;
 pub mod api_versions;
+mod brokers;
 pub mod create_partitions;
 pub mod create_topics;
 pub mod delete_groups;

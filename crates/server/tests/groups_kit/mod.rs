@@ -83,13 +83,11 @@ pub(crate) struct Member {
 
 impl Member {
     pub(crate) async fn new(server: &TestServer) -> Self {
-        Self {
-            client: server.client().await,
-            id: String::new(),
-            instance: None,
-            generation: -1,
-            metadata: Bytes::new(),
-        }
+        Self::over(server.client().await)
+    }
+
+    pub(crate) fn over(client: RawClient) -> Self {
+        Self { client, id: String::new(), instance: None, generation: -1, metadata: Bytes::new() }
     }
 
     pub(crate) async fn fixed(server: &TestServer, instance: &str) -> Self {
@@ -244,14 +242,19 @@ pub(crate) fn codes(answer: &OffsetCommitResponse) -> Vec<i16> {
     answer.topics.iter().flat_map(|topic| &topic.partitions).map(|partition| partition.error_code).collect()
 }
 
-/// What the group has of some partitions: offset, epoch, metadata.
-pub(crate) async fn fetched(client: &mut RawClient, name: &str, partitions: &[i32]) -> Vec<(i64, i32, String)> {
+/// An OffsetFetch of versions 8 and 9 for some partitions.
+pub(crate) fn fetch(name: &str, partitions: &[i32]) -> OffsetFetchRequest {
     let wanted = OffsetFetchRequestTopics::default().with_name(topic(name)).with_partition_indexes(partitions.to_vec());
     let asked = OffsetFetchRequestGroup::default()
         .with_group_id(group("g"))
         .with_topics(Some(vec![wanted]))
         .with_member_epoch(-1);
-    let answer = client.request(9, &OffsetFetchRequest::default().with_groups(vec![asked])).await;
+    OffsetFetchRequest::default().with_groups(vec![asked])
+}
+
+/// What the group has of some partitions: offset, epoch, metadata.
+pub(crate) async fn fetched(client: &mut RawClient, name: &str, partitions: &[i32]) -> Vec<(i64, i32, String)> {
+    let answer = client.request(9, &fetch(name, partitions)).await;
     assert_eq!(answer.groups[0].error_code, 0);
     let rows = answer.groups[0].topics.iter().flat_map(|topic| &topic.partitions);
     rows.map(|row| {

@@ -99,6 +99,23 @@ async fn of_two_gateways_that_write_one_log_each_notices_and_no_acknowledged_com
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_commit_of_the_coordinator_before_that_lands_late_does_not_count_however_often_it_is_read() {
+    let store = MemoryStore::new();
+    let before = Gateway::open(&store, 1, true).await.unwrap();
+    assert_eq!(before.commit(0, 1).await, Ok(()));
+    // It is on its way while its sender loses the mandate, and lands when the next one has loaded and written.
+    store.plan(Fault::InDoubtLate { appends: 99 });
+    assert_eq!(before.commit(0, 2).await, Err(GroupError::StoreFailed));
+    before.mandate.0.send_replace(false);
+    let after = Gateway::open(&store, 2, true).await.unwrap();
+    assert_eq!((after.get(0), after.commit(0, 3).await), (Ok(Some(1)), Ok(())));
+    store.land_late();
+    assert_eq!((after.commit(1, 4).await, after.get(0), after.get(1)), (Ok(()), Ok(Some(3)), Ok(Some(4))));
+    let later = Gateway::open(&store, 3, true).await.unwrap();
+    assert_eq!((later.get(0), later.get(1)), (Ok(Some(3)), Ok(Some(4))));
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_waits_when_the_mandate_ends_is_refused_and_loaded_again_with_the_next_one() {
     let store = MemoryStore::new();
     let gateway = Gateway::open(&store, 1, true).await.unwrap();

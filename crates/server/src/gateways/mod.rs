@@ -1,0 +1,165 @@
+//! Several gateways in front of one store: who is there, and which one coordinates consumer groups.
+//!
+//! Data needs no agreement, since the store orders appends. Committed offsets and membership need one writer, so one
+//! gateway at a time has a lease for all groups. All of them say in one log, every few seconds, that they are there; the
+//! order of that log decides who has the lease, and who has an instance number.
+//!
+//! - [`record`]: what is appended to the log
+//! - [`view`]: what the log says; pure
+//! - `machine`: what a gateway does about it, and why there are never two coordinators; pure
+//! - `log`, `driver`, `shared`: the store, the task, and what others are told
+//!
+//! One gateway in front of a store that nobody else can reach needs none of this, and writes no log.
+
+mod driver;
+mod log;
+mod machine;
+pub mod record;
+mod shared;
+#[cfg(test)]
+mod simulation;
+pub mod view;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use milena_store::{Store, StoreError};
+use rand::random;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use crate::config::{ConfigError, ServerConfig};
+use crate::groups::{Coordinators, Endpoint};
+use crate::listener::Bound;
+use driver::Driver;
+use machine::{Me, Standing};
+use record::Incarnation;
+use shared::Shared;
+use view::GATEWAYS_MAX;
+
+/// How gateways in front of one store go about each other.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClusterSettings {
+    /// Time between two signs of life. Each is one append to the store.
+    pub beat_interval: Duration,
+    /// Silence after which a gateway is taken to be gone, and another one may coordinate groups in its place. The same for
+    /// all gateways of a store.
+    pub lease_time: Duration,
+    /// Whether this gateway coordinates groups when no other does.
+    pub coordinates: bool,
+}
+
+impl Default for ClusterSettings {
+    fn default() -> Self {
+        Self { beat_interval: Duration::from_secs(3), lease_time: Duration::from_secs(10), coordinates: true }
+    }
+}
+
+impl ClusterSettings {
+    /// Checks that a lease outlasts a beat that is lost.
+    ///
+    /// # Errors
+    /// The first thing that is wrong.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        let beat = millis(self.beat_interval);
+        if beat == 0 {
+            return Err(ConfigError::Zero { name: "cluster.beat_interval" });
+        }
+        let longest = millis(Duration::from_secs(3_600));
+        crate::config::in_range("cluster.lease_time", millis(self.lease_time), beat.saturating_mul(3), longest)
+    }
+}
+
+/// Why a gateway could not join the others.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum JoinError {
+    /// Another gateway has the instance number.
+    #[error(
+        "instance number {instance} belongs to a gateway of this store that is running ({at}); give each gateway an \
+         `instance_id` of its own"
+    )]
+    Taken {
+        /// The number.
+        instance: u16,
+        /// Where clients reach the other one.
+        at: String,
+    },
+    /// There are as many gateways as there may be.
+    #[error("this store has {GATEWAYS_MAX} gateways already, which is the most it can have")]
+    Crowded,
+    /// The log of gateways cannot be used.
+    #[error("the log of gateways cannot be used: {0}")]
+    Store(#[from] StoreError),
+}
+
+/// This gateway among the others. When it is dropped, the others find out by its silence.
+pub(crate) struct Gateways {
+    shared: Arc<Shared>,
+    task: JoinHandle<()>,
+}
+
+impl Gateways {
+    /// Joins the others under the instance number of the configuration.
+    ///
+    /// Waits until a gateway of that number that ended without a word is taken to be gone.
+    ///
+    /// # Errors
+    /// When the number is taken, or the store cannot be used.
+    pub(crate) async fn join(
+        settings: &ClusterSettings,
+        config: &ServerConfig,
+        listeners: &[Bound],
+        store: Arc<dyn Store>,
+    ) -> Result<Self, JoinError> {
+        let instance = config.instance_id;
+        let endpoint = |bound: &Bound| Endpoint {
+            listener: bound.name.clone(),
+            host: bound.advertised_host.clone(),
+            port: bound.advertised_port,
+        };
+        let me = Me {
+            instance,
+            incarnation: Incarnation(random()),
+            endpoints: listeners.iter().map(endpoint).collect(),
+            coordinates: settings.coordinates,
+            beat: settings.beat_interval,
+            lease: settings.lease_time,
+        };
+        let shared = Arc::new(Shared::new());
+        let mut driver = Driver::open(store, me, Arc::clone(&shared)).await?;
+        match driver.join().await? {
+            Standing::Refused(other) => {
+                let at = other.endpoints.first();
+                let at = at.map_or_else(String::new, |at| format!("{}:{}", at.host, at.port));
+                Err(JoinError::Taken { instance, at })
+            }
+            Standing::Crowded => Err(JoinError::Crowded),
+            _ => Ok(Self { shared, task: tokio::spawn(driver.run()) }),
+        }
+    }
+
+    /// Who coordinates, for the groups.
+    pub(crate) fn coordinators(&self) -> Arc<dyn Coordinators> {
+        Arc::clone(&self.shared) as Arc<dyn Coordinators>
+    }
+
+    /// Resolves when another gateway has the instance number of this one.
+    pub(crate) fn displaced(&self) -> impl Future<Output = ()> + Send + 'static {
+        let shared = Arc::clone(&self.shared);
+        async move { shared.displaced().await }
+    }
+
+    /// Stops coordinating and tells the others, for at most `time`.
+    pub(crate) async fn leave(mut self, time: Duration) {
+        self.shared.leave();
+        let _ = timeout(time, &mut self.task).await;
+    }
+}
+
+impl Drop for Gateways {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
