@@ -20,6 +20,9 @@ const INTERRUPTED: i32 = 130;
 
 /// Time that a store has to close when the server did not start.
 const CLOSING_WAIT: Duration = Duration::from_secs(5);
+/// Why a server ends that nobody told to.
+const DISPLACED: &str = "another server on this store has the instance_id of this one, which was silent for too long; see \
+                         that each has its own";
 
 /// Serves until a signal says to stop.
 pub(crate) fn serve(sources: &Sources) -> Result<(), Failure> {
@@ -46,8 +49,13 @@ async fn run(loaded: Loaded) -> Result<(), Failure> {
         store = open_store(&settings) => store?,
         () = signals.next() => return Ok(()),
     };
+    // A folder is locked, and memory is ours alone.
+    #[cfg(feature = "iggy")]
+    let shared = settings.iggy.is_on();
+    #[cfg(not(feature = "iggy"))]
+    let shared = false;
     let started = tokio::select! {
-        started = Server::start(settings.server.clone(), Arc::clone(&store)) => started,
+        started = Server::start(settings.server(shared), Arc::clone(&store)) => started,
         // A store that hangs holds the start up, and whoever then presses Ctrl-C means it.
         () = signals.next() => {
             close_unused(store.as_ref()).await;
@@ -68,11 +76,18 @@ async fn run(loaded: Loaded) -> Result<(), Failure> {
         print(&banner(&settings, server.addresses(), monitor.as_ref(), &program_name()))
             .or_else(ignore_closed_output)?;
     }
-    signals.next().await;
+    let displaced = tokio::select! {
+        () = signals.next() => false,
+        () = server.displaced() => true,
+    };
     tokio::select! {
-        closed = server.shutdown() => closed.map_err(|error| {
-            Failure::Failed(format!("the server stopped, but its store did not close cleanly: {error}"))
-        }),
+        closed = server.shutdown() => match closed {
+            Err(error) => {
+                Err(Failure::Failed(format!("the server stopped, but its store did not close cleanly: {error}")))
+            }
+            Ok(()) if displaced => Err(Failure::Failed(DISPLACED.to_owned())),
+            Ok(()) => Ok(()),
+        },
         () = signals.next() => {
             tracing::warn!("second signal, quitting at once");
             std::process::exit(INTERRUPTED)

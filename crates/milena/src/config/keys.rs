@@ -7,7 +7,7 @@ use super::iggy::IGGY;
 use super::kinds::{Kind, Setting};
 use super::limits::LIMITS;
 use super::metrics::METRICS;
-use super::settings::{Format, Level, MEMORY, Settings};
+use super::settings::{Format, Gateways, Level, MEMORY, Settings};
 
 /// Where the configuration file is, when no flag says.
 pub(crate) const CONFIG_VARIABLE: &str = "MILENA_CONFIG";
@@ -166,6 +166,36 @@ const KEYS: &[Key] = &[
         help: "Stream that holds every topic without an override.",
         get: |settings| Setting::Text(settings.server.topic_mapping.default_stream.clone()),
         set: |settings, value| text(value, &mut settings.server.topic_mapping.default_stream),
+    },
+    Key {
+        path: "cluster.gateways",
+        kind: Kind::Choice(Gateways::NAMES),
+        help: "Whether there may be other servers on the same store, which then agree on who coordinates groups: `one`, \
+               `several`, or `auto`, which is `one` for a folder or memory of our own.",
+        get: |settings| Setting::Text(settings.gateways.name().to_owned()),
+        set: |settings, value| chosen(value, Gateways::of, &mut settings.gateways),
+    },
+    Key {
+        path: "cluster.coordinates",
+        kind: Kind::Flag,
+        help: "Whether this one of several servers coordinates groups when no other does.",
+        get: |settings| Setting::Flag(settings.cluster.coordinates),
+        set: |settings, value| flag(&value, &mut settings.cluster.coordinates),
+    },
+    Key {
+        path: "cluster.beat_interval",
+        kind: Kind::Time { zero: false },
+        help: "Time between two signs of life of one of several servers.",
+        get: |settings| Setting::Time(settings.cluster.beat_interval),
+        set: |settings, value| time(&value, &mut settings.cluster.beat_interval),
+    },
+    Key {
+        path: "cluster.lease_time",
+        kind: Kind::Time { zero: false },
+        help: "Silence after which one of several servers is taken to be gone; the same for all of them, and at least \
+               three times the beat_interval.",
+        get: |settings| Setting::Time(settings.cluster.lease_time),
+        set: |settings, value| time(&value, &mut settings.cluster.lease_time),
     },
     Key {
         path: "logging.level",

@@ -217,6 +217,9 @@ impl Loaded {
         {
             mistakes.add(problem);
         }
+        if let Err(error) = self.settings.cluster.validate() {
+            mistakes.add(error.to_string());
+        }
         if let Err(error) = Mapping::new(&server.topic_mapping) {
             mistakes.add(format!("topic_mapping: {error}"));
         }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use milena_monitor::MonitorSettings;
 use milena_server::ServerConfig;
+use milena_server::gateways::ClusterSettings;
 use milena_store::Durability;
 use milena_store_embedded::EmbeddedConfig;
 
@@ -25,7 +26,18 @@ pub(crate) struct Settings {
     pub(crate) monitor: MonitorSettings,
     #[cfg(feature = "iggy")]
     pub(crate) iggy: super::iggy::IggySettings,
+    pub(crate) gateways: Gateways,
+    pub(crate) cluster: ClusterSettings,
     pub(crate) server: ServerConfig,
+}
+
+/// `cluster.gateways`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Gateways {
+    /// As many as can reach the store.
+    Auto,
+    One,
+    Several,
 }
 
 /// `durability`, without the numbers of `interval`.
@@ -57,12 +69,24 @@ impl Default for Settings {
             monitor: MonitorSettings::default(),
             #[cfg(feature = "iggy")]
             iggy: super::iggy::IggySettings::default(),
+            gateways: Gateways::Auto,
+            cluster: ClusterSettings::default(),
             server: ServerConfig::default(),
         }
     }
 }
 
 impl Settings {
+    /// The part of the server. `shared` says that other gateways can reach the store.
+    pub(crate) fn server(&self, shared: bool) -> ServerConfig {
+        let several = match self.gateways {
+            Gateways::Auto => shared,
+            Gateways::One => false,
+            Gateways::Several => true,
+        };
+        ServerConfig { cluster: several.then(|| self.cluster.clone()), ..self.server.clone() }
+    }
+
     /// The part of the embedded store.
     pub(crate) fn store(&self) -> EmbeddedConfig {
         EmbeddedConfig {
@@ -76,6 +100,22 @@ impl Settings {
             open_files_max: self.open_files_max,
             ..EmbeddedConfig::default()
         }
+    }
+}
+
+impl Gateways {
+    pub(crate) const NAMES: &[&str] = &["auto", "one", "several"];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::One => "one",
+            Self::Several => "several",
+        }
+    }
+
+    pub(crate) fn of(name: &str) -> Option<Self> {
+        [Self::Auto, Self::One, Self::Several].into_iter().find(|gateways| gateways.name() == name)
     }
 }
 

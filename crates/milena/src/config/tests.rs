@@ -342,6 +342,24 @@ fn every_setting_of_groups_has_a_key() {
 }
 
 #[test]
+fn gateways_agree_with_others_where_there_may_be_others() {
+    let cluster = |gateways: &str, shared| {
+        let settings = Case::new().flag("cluster.gateways", gateways).load().settings;
+        settings.server(shared).cluster
+    };
+    let several = Some(Settings::default().cluster);
+    assert_eq!((cluster("auto", false), cluster("auto", true)), (None, several.clone()));
+    assert_eq!((cluster("one", false), cluster("one", true)), (None, None));
+    assert_eq!((cluster("several", false), cluster("several", true)), (several.clone(), several));
+}
+
+#[test]
+fn a_lease_that_does_not_outlast_a_lost_beat_is_a_mistake() {
+    let mistakes = Case::new().flag("cluster.lease_time", "8s").mistakes();
+    assert!(mistakes.contains("cluster.lease_time is 8000; it must lie between 9000 and"), "{mistakes}");
+}
+
+#[test]
 fn every_variable_is_of_one_key() {
     let mut variables: Vec<String> = keys::all().map(super::keys::Key::variable).collect();
     variables.extend([CONFIG_VARIABLE, BOOTSTRAP_VARIABLE].map(str::to_owned));
