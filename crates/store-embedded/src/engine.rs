@@ -203,6 +203,11 @@ impl Store for EmbeddedStore {
         Some(&self.inner.env.metrics)
     }
 
+    fn sealed_segments<'a>(&'a self, at: &'a PartitionRef, most: usize) -> StoreFuture<'a, Vec<u64>> {
+        let at = at.clone();
+        Box::pin(self.blocking(move |inner| Ok(inner.partition(&at)?.sealed_ends(most))))
+    }
+
     fn watch(&self, watcher: Arc<dyn GrowthWatcher>) {
         *self.inner.env.watcher.write() = Some(watcher);
     }

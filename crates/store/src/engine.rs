@@ -97,6 +97,13 @@ pub trait Store: Send + Sync + 'static {
     /// Bytes on disk of each partition of a topic.
     fn sizes<'a>(&'a self, topic: &'a TopicRef) -> StoreFuture<'a, Vec<PartitionSize>>;
 
+    /// Where the oldest segments that are no longer written to end: the offset behind each, oldest first, at most `most`
+    /// of them. An engine that does not tell is [`StoreError::Unsupported`].
+    fn sealed_segments<'a>(&'a self, at: &'a PartitionRef, most: usize) -> StoreFuture<'a, Vec<u64>> {
+        let _ = (at, most);
+        Box::pin(async { Err(StoreError::Unsupported { what: "the segments of a partition" }) })
+    }
+
     /// Registers the watcher; there is one, a later call replaces it.
     fn watch(&self, watcher: Arc<dyn GrowthWatcher>);
 

@@ -24,6 +24,13 @@ impl Partition {
         Ok(self.bounds())
     }
 
+    /// See [`milena_store::Store::sealed_segments`].
+    pub(crate) fn sealed_ends(&self, most: usize) -> Vec<u64> {
+        let (log, start) = (self.log.read().clone(), self.bounds().start);
+        // A segment ends where the next one begins; the newest is the one that is written to.
+        log.iter().skip(1).map(|next| next.base_offset()).filter(|end| *end > start).take(most).collect()
+    }
+
     /// Seals an old segment, removes what is past retention, flushes what was sealed.
     pub(crate) fn maintain(&self, now: u64) -> Result<(), StoreError> {
         self.refuse_when_gone()?;

@@ -111,6 +111,17 @@ impl MemoryStore {
         }
     }
 
+    /// Loses what was acknowledged from offset `from` on, and lets those offsets be given again: what becomes of the tail of
+    /// an engine that acknowledges before it writes, when it is killed. Only whole appends are lost.
+    pub fn lose_tail(&self, at: &PartitionRef, from: u64) {
+        if let Ok(partition) = self.lock().partition(at) {
+            partition.entries.retain(|entry| entry.base_offset + u64::from(entry.count) <= from);
+            let kept = partition.entries.last().map_or(0, |entry| entry.base_offset + u64::from(entry.count));
+            partition.end = kept;
+            partition.start = partition.start.min(kept);
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, Shared> {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
