@@ -41,7 +41,7 @@ pub struct Broker {
     /// Counters.
     pub metrics: Metrics,
     /// Bytes of requests in flight.
-    pub memory: Memory,
+    pub memory: Arc<Memory>,
     /// Serving, draining or dropping.
     pub lifecycle: Arc<Lifecycle>,
     /// Log lines that clients could repeat for ever.
@@ -86,7 +86,7 @@ impl Broker {
         let watchers = vec![fetches.watcher(), Arc::new(produce.clone()), groups.watcher(topics.mapping().clone())];
         store.watch(Arc::new(Watchers(watchers)));
         Ok(Arc::new(Self {
-            memory: Memory::new(config.limits.in_flight_bytes),
+            memory: Arc::new(Memory::new(config.limits.in_flight_bytes)),
             config,
             store,
             topics,

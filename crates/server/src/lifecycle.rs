@@ -43,7 +43,7 @@ impl Lifecycle {
     }
 
     /// Moves on to `phase`; never back.
-    pub(crate) fn advance(&self, phase: Phase) {
+    pub fn advance(&self, phase: Phase) {
         self.phase.send_if_modified(|now| {
             let later = phase > *now;
             *now = phase.max(*now);
@@ -57,21 +57,23 @@ impl Lifecycle {
         self.connections.load(Ordering::Acquire)
     }
 
-    /// Counts a connection in, unless there are `max` already.
-    pub(crate) fn enter(&self, max: usize) -> bool {
+    /// Counts a connection in, unless there are `max` already. [`Self::leave`] counts it out.
+    #[must_use]
+    pub fn enter(&self, max: usize) -> bool {
         self.connections
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, |open| (open < max).then(|| open + 1))
             .is_ok()
     }
 
-    pub(crate) fn leave(&self) {
+    /// Counts a connection out.
+    pub fn leave(&self) {
         if self.connections.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.emptied.notify_waiters();
         }
     }
 
     /// Resolves when no connection is open.
-    pub(crate) async fn empty(&self) {
+    pub async fn empty(&self) {
         loop {
             let emptied = self.emptied.notified();
             tokio::pin!(emptied);

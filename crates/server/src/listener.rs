@@ -29,7 +29,7 @@ const KEEPALIVE: Duration = Duration::from_secs(60);
 
 /// Wait after a failed accept. The connection that could not be taken stays in the backlog, so without a wait the
 /// loop would spin until a descriptor is free.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+pub const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 static CONNECTION_IDS: AtomicU64 = AtomicU64::new(1);
 
@@ -75,7 +75,11 @@ fn bind(config: &ListenerConfig, all: &[ListenerConfig]) -> Result<(Bound, TcpLi
     Ok((bound, socket))
 }
 
-fn listen(address: SocketAddr, only_v6: bool) -> io::Result<TcpListener> {
+/// A socket that listens on `address`, ready for a restart and for many clients at once.
+///
+/// # Errors
+/// What the system says.
+pub fn listen(address: SocketAddr, only_v6: bool) -> io::Result<TcpListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     if address.is_ipv6() {
         socket.set_only_v6(only_v6)?;
@@ -116,7 +120,8 @@ pub(crate) async fn accept_all(broker: Arc<Broker>, bound: Bound, socket: TcpLis
 }
 
 /// True when a connection was gone before it was accepted.
-fn is_of_the_client(error: &io::Error) -> bool {
+#[must_use]
+pub fn is_of_the_client(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted};
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted)
 }
@@ -156,7 +161,7 @@ fn refuse(broker: &Broker, peer: SocketAddr, counter: &Counter, bound: &str, lim
 }
 
 /// Answers are written whole, so nothing is gained by waiting for more bytes; and a peer that vanished is noticed.
-fn prepare(stream: &TcpStream) {
+pub fn prepare(stream: &TcpStream) {
     let socket = SockRef::from(stream);
     let keepalive = TcpKeepalive::new().with_time(KEEPALIVE);
     // A socket that refuses an option still works.

@@ -119,6 +119,12 @@ fn plan(place: &Place, configs: Configs) -> Record {
     Record::Plan { stream: place.stream.clone(), topic: place.topic.clone(), configs }
 }
 
+/// The record that gives a topic these configs in place of all it has.
+pub(super) fn set(topic: &TopicRef, configs: Configs) -> Record {
+    let place = Place { stream: topic.stream().to_owned(), topic: topic.topic().to_owned() };
+    bind(&place, topic, configs)
+}
+
 fn bind(place: &Place, topic: &TopicRef, configs: Configs) -> Record {
     Record::Set { stream: place.stream.clone(), topic: place.topic.clone(), of: topic.into(), configs }
 }

@@ -243,7 +243,7 @@ impl TopicDirectory {
 }
 
 /// Runs a change as a task of its own: a client that disconnects must not leave the store and the cache apart.
-async fn to_the_end<T: Send + 'static>(
+pub(super) async fn to_the_end<T: Send + 'static>(
     change: impl Future<Output = Result<T, TopicError>> + Send + 'static,
 ) -> Result<T, TopicError> {
     match tokio::spawn(change).await {

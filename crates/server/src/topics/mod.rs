@@ -7,6 +7,7 @@
 //! - [`directory`]: the cache
 //! - `changes`: the steps in which topics change, and why in that order
 //! - `config_log`: what users set, kept in an internal topic
+//! - `foreign`: changes in the store's own terms, for another protocol
 //! - [`error`]: why a change was refused
 //! - `fresh`: looking at stores on which others change topics too
 
@@ -15,6 +16,7 @@ mod config_log;
 pub mod configs;
 pub mod directory;
 pub mod error;
+mod foreign;
 mod fresh;
 pub mod ids;
 pub mod mapping;
