@@ -1,0 +1,160 @@
+//! Consumer groups: list, describe, create, delete, join, leave, and the assignment of a member.
+
+use bytes::Bytes;
+use iggy_binary_protocol::consensus::Operation;
+use iggy_binary_protocol::requests::consumer_groups::{
+    CreateConsumerGroupRequest, DeleteConsumerGroupRequest, GetConsumerGroupRequest, GetConsumerGroupsRequest,
+    JoinConsumerGroupRequest, LeaveConsumerGroupRequest, SyncConsumerGroupRequest,
+};
+use iggy_binary_protocol::responses::consumer_groups::consumer_group_response::ConsumerGroupResponse;
+use iggy_binary_protocol::responses::consumer_groups::get_consumer_group::{
+    ConsumerGroupDetailsResponse, ConsumerGroupMemberResponse,
+};
+use iggy_binary_protocol::responses::consumer_groups::get_consumer_groups::GetConsumerGroupsResponse;
+use iggy_binary_protocol::responses::consumer_groups::sync_consumer_group::SyncConsumerGroupResponse;
+use iggy_binary_protocol::{WireDecode, WireIdentifier};
+
+use super::{Answer, Caller, view};
+use crate::catalog::Found;
+use crate::codes::{Code, Refusal};
+use crate::frame::{Reply, malformed};
+use crate::members::GroupKey;
+use crate::service::Service;
+use crate::state::{Incarnation, Record};
+
+pub(super) async fn one(service: &Service, body: &Bytes) -> Answer {
+    let request = GetConsumerGroupRequest::decode_from(body).map_err(malformed)?;
+    let found = service.catalog.topic(&request.stream_id, &request.topic_id).await?;
+    let of = Incarnation::of(&found.info.topic);
+    let Some((id, name)) = find(service, of, &request.group_id) else {
+        return Ok(Reply::empty(Operation::NonReplicated));
+    };
+    Ok(Reply::of(Operation::NonReplicated, &describe(service, &found, id, &name)?))
+}
+
+pub(super) async fn all(service: &Service, body: &Bytes) -> Answer {
+    let request = GetConsumerGroupsRequest::decode_from(body).map_err(malformed)?;
+    let found = service.catalog.topic(&request.stream_id, &request.topic_id).await?;
+    let of = Incarnation::of(&found.info.topic);
+    let known: Vec<(u32, String)> =
+        service.catalog.state.look(|table| table.groups(of).map(|(id, name)| (id, name.to_owned())).collect());
+    let groups: Result<Vec<_>, Refusal> =
+        known.into_iter().map(|(id, name)| Ok(describe(service, &found, id, &name)?.group)).collect();
+    Ok(Reply::of(Operation::NonReplicated, &GetConsumerGroupsResponse { groups: groups? }))
+}
+
+pub(super) async fn create(service: &Service, body: &Bytes) -> Answer {
+    let request = CreateConsumerGroupRequest::decode_from(body).map_err(malformed)?;
+    let found = service.catalog.topic(&request.stream_id, &request.topic_id).await?;
+    let of = Incarnation::of(&found.info.topic);
+    let change = service.catalog.state.change().await;
+    let (taken, count, id) = change.look(|table| {
+        let taken = table.groups(of).any(|(_, name)| name == request.name.as_str());
+        (taken, table.groups(of).count(), table.next_group(of))
+    });
+    if taken {
+        return Err(Code::GROUP_EXISTS.into());
+    }
+    if count >= service.config.limits.groups_max {
+        return Err(Code::CANNOT_CREATE_GROUP.into());
+    }
+    let name = request.name.as_str().to_owned();
+    change.write(Record::Group { of, id, name }).await?;
+    Ok(Reply::of(Operation::CreateConsumerGroup, &describe(service, &found, id, &request.name)?))
+}
+
+pub(super) async fn delete(service: &Service, body: &Bytes) -> Answer {
+    let request = DeleteConsumerGroupRequest::decode_from(body).map_err(malformed)?;
+    let found = service.catalog.topic(&request.stream_id, &request.topic_id).await?;
+    let of = Incarnation::of(&found.info.topic);
+    let change = service.catalog.state.change().await;
+    let (id, _) = find(service, of, &request.group_id).ok_or(Code::GROUP_NOT_FOUND)?;
+    change.write(Record::DropGroup { of, id }).await?;
+    service.members.remove((of, id));
+    Ok(Reply::empty(Operation::DeleteConsumerGroup))
+}
+
+pub(super) async fn join(service: &Service, caller: &Caller, body: &Bytes) -> Answer {
+    let request = JoinConsumerGroupRequest::decode_from(body).map_err(malformed)?;
+    let (found, key) = existing(service, &request.stream_id, &request.topic_id, &request.group_id).await?;
+    let max = service.config.limits.members_max;
+    if !service.members.join(key, caller.client(), found.info.partitions, max) {
+        return Err(Code::CANNOT_CREATE_GROUP.into());
+    }
+    if let Some(session) = &caller.session {
+        session.joins();
+    }
+    Ok(Reply::empty(Operation::JoinConsumerGroup))
+}
+
+pub(super) async fn leave(service: &Service, caller: &Caller, body: &Bytes) -> Answer {
+    let request = LeaveConsumerGroupRequest::decode_from(body).map_err(malformed)?;
+    let (_, key) = existing(service, &request.stream_id, &request.topic_id, &request.group_id).await?;
+    let left = service.members.leave(key, caller.client());
+    if left { Ok(Reply::empty(Operation::LeaveConsumerGroup)) } else { Err(Code::MEMBER_NOT_FOUND.into()) }
+}
+
+/// What a member shall poll. Who is no member, of whatever, gets an empty answer, and joins again.
+pub(super) async fn sync(service: &Service, caller: &Caller, body: &Bytes) -> Answer {
+    let request = SyncConsumerGroupRequest::decode_from(body).map_err(malformed)?;
+    let found = service.catalog.topic_if_any(&request.stream_id, &request.topic_id).await?;
+    let assignment = found.and_then(|found| {
+        let of = Incarnation::of(&found.info.topic);
+        let (id, _) = find(service, of, &request.group_id)?;
+        // Partitions that the Kafka side added are dealt out when a member asks, which it does with every heartbeat.
+        service.members.resize(of, found.info.partitions);
+        service.members.assignment((of, id), caller.client())
+    });
+    Ok(match assignment {
+        Some((generation, partitions)) => {
+            Reply::of(Operation::NonReplicated, &SyncConsumerGroupResponse { generation, partitions })
+        }
+        None => Reply::empty(Operation::NonReplicated),
+    })
+}
+
+/// Number and name of a group of a topic.
+pub(super) fn find(service: &Service, of: Incarnation, group: &WireIdentifier) -> Option<(u32, String)> {
+    service.catalog.state.look(|table| {
+        let mut groups = table.groups(of);
+        let found = match group {
+            WireIdentifier::Numeric(id) => groups.find(|(known, _)| known == id),
+            WireIdentifier::String(name) => groups.find(|(_, known)| *known == name.as_str()),
+        };
+        found.map(|(id, name)| (id, name.to_owned()))
+    })
+}
+
+async fn existing(
+    service: &Service,
+    stream: &WireIdentifier,
+    topic: &WireIdentifier,
+    group: &WireIdentifier,
+) -> Result<(Found, GroupKey), Refusal> {
+    let found = service.catalog.topic(stream, topic).await?;
+    let of = Incarnation::of(&found.info.topic);
+    let (id, _) = find(service, of, group).ok_or(Code::GROUP_NOT_FOUND)?;
+    Ok((found, (of, id)))
+}
+
+fn describe(service: &Service, found: &Found, id: u32, name: &str) -> Result<ConsumerGroupDetailsResponse, Refusal> {
+    let key = (Incarnation::of(&found.info.topic), id);
+    let length = |length: usize| u32::try_from(length).unwrap_or(u32::MAX);
+    let members: Vec<_> = service
+        .members
+        .of(key)
+        .into_iter()
+        .map(|member| ConsumerGroupMemberResponse {
+            id: member.id,
+            partitions_count: length(member.partitions.len()),
+            partitions: member.partitions,
+        })
+        .collect();
+    let group = ConsumerGroupResponse {
+        id,
+        partitions_count: found.info.partitions,
+        members_count: length(members.len()),
+        name: view::name(name)?,
+    };
+    Ok(ConsumerGroupDetailsResponse { group, members })
+}

@@ -1,0 +1,166 @@
+//! Polling messages.
+
+use std::sync::Arc;
+
+use bytes::{BufMut, Bytes};
+use iggy_binary_protocol::WireDecode;
+use iggy_binary_protocol::consensus::{HEADER_SIZE, Operation};
+use iggy_binary_protocol::primitives::consumer::KIND_CONSUMER_GROUP;
+use iggy_binary_protocol::requests::messages::PollMessagesRequest;
+use milena_store::{Bounds, Entry, PartitionRef, ReadLimit, StoreError, TimeKind};
+
+use super::{Answer, Caller, offsets, view};
+use crate::batch::{Room, encode};
+use crate::catalog::Found;
+use crate::codes::{Code, Refusal};
+use crate::config::OffsetRules;
+use crate::frame::{Reply, malformed};
+use crate::service::Service;
+use crate::state::ConsumerKey;
+
+/// In place of a partition in an empty answer: the assignment of the member is out of date, and it shall ask for it.
+const RESYNC: u32 = u32::MAX;
+
+/// Strategies, as the protocol numbers them.
+const OFFSET: u8 = 1;
+const TIMESTAMP: u8 = 2;
+const FIRST: u8 = 3;
+const LAST: u8 = 4;
+const NEXT: u8 = 5;
+
+/// Bytes read from the store at once.
+const READ_BYTES: usize = 1 << 20;
+
+/// Bytes in front of the batches: partition, offset of the last message, number of messages.
+const PREFIX_BYTES: usize = 16;
+
+/// What is polled, and for whom.
+struct Poll {
+    at: PartitionRef,
+    of: Found,
+    who: ConsumerKey,
+    request: PollMessagesRequest,
+}
+
+/// Returns messages from where the strategy says on. An offset below the start of the partition is taken for its start, as
+/// on the server.
+pub(super) async fn poll(service: &Service, caller: &Caller, body: &Bytes) -> Answer {
+    let request = PollMessagesRequest::decode_from(body).map_err(malformed)?;
+    let is_group = request.consumer.kind == KIND_CONSUMER_GROUP;
+    if is_group && service.config.offset_rules == OffsetRules::Server && !is_owner(service, caller, &request).await? {
+        return Ok(answer(RESYNC, 0, 0));
+    }
+    let partition = request.partition_id.unwrap_or(0);
+    let of = service.catalog.topic(&request.stream_id, &request.topic_id).await?;
+    let at = of.partition(partition)?;
+    let who = offsets::key(service, &of.info.topic, &request.consumer).ok_or(Code::GROUP_NOT_FOUND)?;
+    let poll = Poll { at, of, who, request };
+    let (reply, last) = read(service, &poll).await?;
+    if let Some(last) = last.filter(|_| poll.request.auto_commit) {
+        offsets::write(service, &poll.of.info.topic, partition, poll.who, Some(last)).await?;
+    }
+    Ok(reply)
+}
+
+/// A member polls what is assigned to it and nothing else. Whatever is missing for that looks the same to it.
+async fn is_owner(service: &Service, caller: &Caller, request: &PollMessagesRequest) -> Result<bool, Refusal> {
+    let Some(found) = service.catalog.topic_if_any(&request.stream_id, &request.topic_id).await? else {
+        return Ok(false);
+    };
+    let partition = request.partition_id;
+    Ok(partition.is_some_and(|partition| offsets::owns(service, caller, &found, &request.consumer.id, partition)))
+}
+
+/// The answer, and the offset of its last message.
+async fn read(service: &Service, poll: &Poll) -> Result<(Reply, Option<u64>), Refusal> {
+    let store = service.catalog.store.as_ref();
+    let partition = poll.at.partition;
+    let bounds = store.bounds(&poll.at).await.map_err(view::missing_partition)?;
+    let mut reply = answer(partition, view::current(bounds), 0);
+    let Some(start) = start(service, poll, bounds).await? else {
+        return Ok((reply, None));
+    };
+    // The first piece waits for room, further ones are left out when there is none: a poll that holds some must not wait
+    // for another that does.
+    reply.hold = Arc::clone(&service.polls).acquire_owned().await.ok();
+    let bytes = service.config.limits.poll_bytes_max;
+    let mut room = Room { messages: poll.request.count, bytes };
+    let (mut next, mut last) = (start.max(bounds.start), None);
+    'reads: while room.messages > 0 && next < bounds.end {
+        // Only what clients can take whole is read at once, and the first message whatever its size.
+        let limit = ReadLimit { bytes: READ_BYTES, at_least_one: true };
+        let entries = match store.read(&poll.at, next, limit).await {
+            Ok(entries) if !entries.is_empty() => entries,
+            // Trimmed in between: what is left begins later, and the client asks again.
+            Ok(_) | Err(StoreError::OutOfRange { .. }) => break,
+            // What was read before is good; the next poll begins at the damage and says so.
+            Err(_) if last.is_some() => break,
+            Err(error) => return Err(view::missing_partition(error)),
+        };
+        for entry in &entries {
+            let before = reply.body_len();
+            let written = encode(reply.body(), partition, entry, next, room, last.is_none());
+            if written.messages > 0 {
+                last = Some(written.last_offset);
+                next = written.last_offset + 1;
+            }
+            let bytes = room.bytes.saturating_sub(reply.body_len() - before);
+            room = Room { messages: room.messages - written.messages, bytes };
+            if written.full {
+                break 'reads;
+            }
+            next = next.max(entry.base_offset + u64::from(entry.count));
+        }
+        let Ok(more) = Arc::clone(&service.polls).try_acquire_many_owned(mebibytes(&entries)) else { break };
+        match &mut reply.hold {
+            Some(hold) => hold.merge(more),
+            None => reply.hold = Some(more),
+        }
+    }
+    let count = poll.request.count - room.messages;
+    service.metrics.messages_out.add(u64::from(count));
+    put_count(&mut reply, count);
+    Ok((reply, last))
+}
+
+/// Where to begin; `None` when there is nothing to return.
+async fn start(service: &Service, poll: &Poll, bounds: Bounds) -> Result<Option<u64>, Refusal> {
+    let strategy = &poll.request.strategy;
+    if poll.request.count == 0 || bounds.start == bounds.end {
+        return Ok(None);
+    }
+    let start = match strategy.kind {
+        OFFSET => strategy.value,
+        FIRST => bounds.start,
+        LAST => bounds.end.saturating_sub(u64::from(poll.request.count)),
+        NEXT => offsets::stored(service, &poll.of.info.topic, poll.at.partition, &poll.who)
+            .map_or(bounds.start, |offset| offset.saturating_add(1)),
+        TIMESTAMP => {
+            let found = service.catalog.store.find(&poll.at, bounds.start, strategy.value, TimeKind::Append).await?;
+            return Ok(found.map(|found| found.offset));
+        }
+        _ => return Err(Refusal::Denied(Code::INVALID_COMMAND)),
+    };
+    Ok((start < bounds.end).then_some(start))
+}
+
+fn mebibytes(entries: &[Entry]) -> u32 {
+    let bytes: usize = entries.iter().map(|entry| entry.frames.len()).sum();
+    u32::try_from(bytes >> 20).unwrap_or(u32::MAX).max(1)
+}
+
+fn answer(partition: u32, current_offset: u64, count: u32) -> Reply {
+    let mut reply = Reply::new(Operation::NonReplicated, PREFIX_BYTES);
+    let body = reply.body();
+    body.put_u32_le(partition);
+    body.put_u64_le(current_offset);
+    body.put_u32_le(count);
+    reply
+}
+
+fn put_count(reply: &mut Reply, count: u32) {
+    let at = HEADER_SIZE + PREFIX_BYTES - 4;
+    if let Some(place) = reply.body().get_mut(at..at + 4) {
+        place.copy_from_slice(&count.to_le_bytes());
+    }
+}

@@ -1,0 +1,119 @@
+use milena_store::TopicSettings;
+use milena_store::testing::MemoryStore;
+
+use super::*;
+
+async fn topic(store: &MemoryStore, name: &str) -> TopicRef {
+    store.create_topic("s", name, 2, &TopicSettings::default()).await.unwrap().topic
+}
+
+async fn open(store: &MemoryStore) -> State {
+    State::open(Arc::new(store.clone()), 0).await.unwrap()
+}
+
+fn offset(of: Incarnation, who: ConsumerKey, offset: Option<u64>) -> Record {
+    Record::Offset { of, partition: 0, who, offset }
+}
+
+#[tokio::test]
+async fn what_was_stored_is_there_after_a_restart_with_and_without_a_snapshot() {
+    for snapshot in [false, true] {
+        let store = MemoryStore::new();
+        let of = Incarnation::of(&topic(&store, "t").await);
+        let state = open(&store).await;
+        let records = [
+            Record::Stream { id: 0, name: "s".to_owned(), created_at_micros: 5 },
+            Record::Group { of, id: 0, name: "gone".to_owned() },
+            Record::DropGroup { of, id: 0 },
+            offset(of, ConsumerKey::Name("n".to_owned()), Some(7)),
+            offset(of, ConsumerKey::Number(3), Some(8)),
+            offset(of, ConsumerKey::Number(3), None),
+            Record::Token { name: "t".to_owned(), hash: "h".to_owned(), expires_at_micros: Some(9) },
+        ];
+        for record in records {
+            state.write(record).await.unwrap();
+        }
+        if snapshot {
+            state.snapshot().await;
+        }
+        let again = open(&store.again()).await;
+        again.look(|table| {
+            assert_eq!(table.stream_named("s").map(|stream| stream.id), Some(0));
+            assert_eq!(table.groups(of).count(), 0);
+            assert_eq!(table.next_group(of), 1, "the number of a deleted group is not given again");
+            assert_eq!(table.offset(of, 0, &ConsumerKey::Name("n".to_owned())), Some(7));
+            assert_eq!(table.offset(of, 0, &ConsumerKey::Number(3)), None);
+            assert_eq!((table.offsets_count(), table.tokens().len()), (1, 1));
+        });
+    }
+}
+
+#[tokio::test]
+async fn groups_and_offsets_of_a_topic_that_others_deleted_are_forgotten_at_start() {
+    let store = MemoryStore::new();
+    let deleted = topic(&store, "t").await;
+    let of = Incarnation::of(&deleted);
+    let state = open(&store).await;
+    state.write(offset(of, ConsumerKey::Number(1), Some(1))).await.unwrap();
+    store.delete_topic(&deleted).await.unwrap();
+    let again = open(&store.again()).await;
+    assert_eq!(again.look(Table::offsets_count), 0);
+}
+
+#[tokio::test]
+async fn a_deleted_group_takes_its_offsets_along_and_no_others() {
+    let store = MemoryStore::new();
+    let of = Incarnation::of(&topic(&store, "t").await);
+    let state = open(&store).await;
+    state.write(Record::Group { of, id: 4, name: "g".to_owned() }).await.unwrap();
+    for who in [ConsumerKey::Group(4), ConsumerKey::GroupName("g".to_owned()), ConsumerKey::Group(5)] {
+        state.write(offset(of, who, Some(1))).await.unwrap();
+    }
+    state.write(Record::DropGroup { of, id: 4 }).await.unwrap();
+    assert_eq!(state.look(Table::offsets_count), 1);
+    assert_eq!(state.look(|table| table.offset(of, 0, &ConsumerKey::Group(5))), Some(1));
+}
+
+#[test]
+fn the_smallest_free_number_is_given_to_a_stream() {
+    let mut table = Table::default();
+    assert_eq!(table.vacant_stream(), 0);
+    for id in [0, 1, 3] {
+        table.apply(Record::Stream { id, name: id.to_string(), created_at_micros: 0 });
+    }
+    assert_eq!(table.vacant_stream(), 2);
+    table.apply(Record::DropStream { id: 0 });
+    assert_eq!(table.vacant_stream(), 0);
+}
+
+#[test]
+fn a_record_of_another_version_is_an_error() {
+    let mut bytes = Record::DropStream { id: 1 }.encode();
+    assert_eq!(Record::decode(&bytes), Ok(Record::DropStream { id: 1 }));
+    bytes[0] = 2;
+    assert!(Record::decode(&bytes).unwrap_err().contains("newer"));
+    assert!(Record::decode(&[]).is_err());
+}
+
+#[test]
+fn the_stored_form_of_every_record_stays_as_it_is() {
+    let of = Incarnation::of(&TopicRef::new("s", "t", 1, 2, 3));
+    let expected = [
+        (
+            offset(of, ConsumerKey::Number(4), Some(5)),
+            r#"{"op":"offset","of":{"s":1,"t":2,"c":3},"partition":0,"who":{"number":4},"offset":5}"#,
+        ),
+        (
+            Record::Group { of, id: 6, name: "g".to_owned() },
+            r#"{"op":"group","of":{"s":1,"t":2,"c":3},"id":6,"name":"g"}"#,
+        ),
+        (Record::DropToken { name: "n".to_owned() }, r#"{"op":"drop_token","name":"n"}"#),
+        (
+            Record::Stream { id: 1, name: "n".to_owned(), created_at_micros: 2 },
+            r#"{"op":"stream","id":1,"name":"n","created_at_micros":2}"#,
+        ),
+    ];
+    for (record, json) in expected {
+        assert_eq!(record.encode(), [b"\x01", json.as_bytes()].concat());
+    }
+}

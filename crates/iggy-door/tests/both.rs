@@ -1,0 +1,285 @@
+//! Kafka clients and Iggy clients on one store, in one process.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    missing_docs,
+    reason = "test code"
+)]
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use common::{client_of, config, id};
+use iggy::prelude::*;
+use milena_iggy_door::Door;
+use milena_records::Codec;
+use milena_records::client::{Record, build_batch, read_record_set};
+use milena_testkit::{RawClient, TestServer};
+use milena_wire::kafka_protocol::messages::create_topics_request::CreatableTopic;
+use milena_wire::kafka_protocol::messages::delete_topics_request::DeleteTopicState;
+use milena_wire::kafka_protocol::messages::fetch_request::{FetchPartition, FetchTopic};
+use milena_wire::kafka_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
+use milena_wire::kafka_protocol::messages::{
+    CreateTopicsRequest, DeleteTopicsRequest, FetchRequest, FetchResponse, MetadataRequest, ProduceRequest, TopicName,
+};
+use milena_wire::kafka_protocol::protocol::StrBytes;
+
+struct Both {
+    server: TestServer,
+    door: Door,
+    kafka: RawClient,
+    iggy: TcpClient,
+}
+
+impl Both {
+    async fn start() -> Self {
+        let server = TestServer::builder().in_folder().start().await;
+        Self::over(server).await
+    }
+
+    async fn over(server: TestServer) -> Self {
+        let broker = server.server().broker();
+        let (store, memory) = (Arc::clone(&broker.store), Arc::clone(&broker.memory));
+        let door = Box::pin(Door::open(config(), store, Arc::new(broker.topics.clone()), memory)).await.unwrap();
+        let kafka = server.client().await;
+        let iggy = client_of(door.address()).await;
+        Self { server, door, kafka, iggy }
+    }
+
+    async fn restart(self) -> Self {
+        self.iggy.disconnect().await.unwrap();
+        self.door.shutdown().await;
+        Self::over(self.server.restart().await).await
+    }
+
+    /// Names and partitions of the topics that Kafka clients see.
+    async fn kafka_topics(&mut self) -> Vec<(String, usize)> {
+        let answer = self.kafka.request(9, &MetadataRequest::default().with_topics(None)).await;
+        let name = |name: Option<TopicName>| name.unwrap().0.to_string();
+        answer.topics.into_iter().map(|topic| (name(topic.name), topic.partitions.len())).collect()
+    }
+
+    async fn create_by_iggy(&self, stream: &str, topic: &str, partitions: u32) {
+        if self.iggy.get_stream(&id(stream)).await.unwrap().is_none() {
+            self.iggy.create_stream(stream).await.unwrap();
+        }
+        let options = TopicCreateOptions { partitions_count: Some(partitions), ..TopicCreateOptions::default() };
+        self.iggy.create_topic(&id(stream), topic, &options).await.unwrap();
+    }
+
+    async fn create_by_kafka(&mut self, topic: &str) {
+        let topic = CreatableTopic::default().with_name(name(topic)).with_num_partitions(2).with_replication_factor(1);
+        let request = CreateTopicsRequest::default().with_topics(vec![topic]).with_timeout_ms(10_000);
+        assert_eq!(self.kafka.request(5, &request).await.topics[0].error_code, 0);
+    }
+
+    async fn produce(&mut self, topic: &str, records: &[Record]) -> i64 {
+        let batch = build_batch(records, Codec::None, None);
+        let data = PartitionProduceData::default().with_index(0).with_records(Some(Bytes::from(batch)));
+        let data = TopicProduceData::default().with_name(name(topic)).with_partition_data(vec![data]);
+        let request = ProduceRequest::default().with_acks(-1).with_timeout_ms(10_000).with_topic_data(vec![data]);
+        let answer = self.kafka.request(9, &request).await.responses.remove(0).partition_responses.remove(0);
+        assert_eq!(answer.error_code, 0);
+        answer.base_offset
+    }
+
+    async fn fetch(&mut self, topic: &str, offset: i64) -> Vec<Record> {
+        let answer = self.kafka.request(12, &fetch(topic, offset, 0)).await;
+        records(&answer)
+    }
+
+    async fn send(&self, topic: &str, message: IggyMessage) -> u64 {
+        let to = Partitioning::partition_id(0);
+        let sent = self.iggy.send_messages(&id("kafka"), &id(topic), &to, &mut [message]).await.unwrap();
+        sent.confirmations[0].base_offset
+    }
+
+    async fn poll(&self, topic: &str) -> Vec<IggyMessage> {
+        let consumer = Consumer::new(Identifier::numeric(1).unwrap());
+        let strategy = PollingStrategy::first();
+        let polled = self.iggy.poll_messages(&id("kafka"), &id(topic), Some(0), &consumer, &strategy, 100, false).await;
+        polled.unwrap().messages
+    }
+}
+
+fn name(name: &str) -> TopicName {
+    TopicName(StrBytes::from_string(name.to_owned()))
+}
+
+fn fetch(topic: &str, offset: i64, max_wait_ms: i32) -> FetchRequest {
+    let partition =
+        FetchPartition::default().with_partition(0).with_fetch_offset(offset).with_partition_max_bytes(1 << 20);
+    let topic = FetchTopic::default().with_topic(name(topic)).with_partitions(vec![partition]);
+    let request = FetchRequest::default().with_max_wait_ms(max_wait_ms).with_min_bytes(1).with_max_bytes(50 << 20);
+    request.with_topics(vec![topic])
+}
+
+fn records(answer: &FetchResponse) -> Vec<Record> {
+    let partition = &answer.responses[0].partitions[0];
+    assert_eq!(partition.error_code, 0);
+    read_record_set(partition.records.as_ref().unwrap(), 1 << 20).unwrap()
+}
+
+fn raw(text: &str) -> (HeaderKey, HeaderValue) {
+    let (key, value) = text.split_once('=').unwrap();
+    (HeaderKey::try_from(key).unwrap(), HeaderValue::try_from(value.as_bytes()).unwrap())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_record_of_a_kafka_producer_is_an_iggy_message_with_its_key_headers_and_time() {
+    let mut both = Both::start().await;
+    both.create_by_kafka("t").await;
+    let record = Record {
+        timestamp_ms: 1_700_000_000_123,
+        key: Some(b"k".to_vec()),
+        value: Some(b"v".to_vec()),
+        headers: vec![("h".to_owned(), Some(b"x".to_vec()))],
+        ..Record::default()
+    };
+    let plain = Record { timestamp_ms: 1_700_000_000_124, value: Some(b"plain".to_vec()), ..Record::default() };
+    assert_eq!(both.produce("t", &[record, plain]).await, 0);
+    let messages = both.poll("t").await;
+    assert_eq!(messages.iter().map(|message| message.header.offset).collect::<Vec<_>>(), [0, 1]);
+    assert_eq!(messages[0].payload[..], b"v"[..]);
+    assert_eq!(messages[0].header.origin_timestamp, 1_700_000_000_123_000);
+    let expected: BTreeMap<_, _> = [raw("kafka.key=k"), raw("kafka.h.h=x"), raw("kafka.v=\u{1}")].into();
+    assert_eq!(messages[0].user_headers_map().unwrap(), Some(expected));
+    assert_eq!((&messages[1].payload[..], messages[1].user_headers_map().unwrap()), (&b"plain"[..], None));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_of_an_iggy_producer_is_a_kafka_record_and_offsets_go_on_across_protocols() {
+    let mut both = Both::start().await;
+    both.create_by_iggy("kafka", "t", 1).await;
+    let headers = BTreeMap::from([raw("kafka.key=k"), raw("own=x")]);
+    let mut message = IggyMessage::builder().payload(Bytes::from_static(b"v")).user_headers(headers).build().unwrap();
+    message.header.origin_timestamp = 1_700_000_000_123_456;
+    assert_eq!(both.send("t", message).await, 0);
+    let second = Record { timestamp_ms: 1, value: Some(b"second".to_vec()), ..Record::default() };
+    assert_eq!(both.produce("t", &[second]).await, 1);
+    assert_eq!(both.send("t", IggyMessage::from("third")).await, 2);
+    let records = both.fetch("t", 0).await;
+    let values: Vec<_> = records.iter().map(|record| record.value.clone().unwrap()).collect();
+    assert_eq!(values, [&b"v"[..], b"second", b"third"]);
+    assert_eq!((records[0].key.as_deref(), records[0].timestamp_ms), (Some(&b"k"[..]), 1_700_000_000_123));
+    assert_eq!(records[0].headers, [("own".to_owned(), Some(b"x".to_vec()))]);
+    assert_eq!(both.poll("t").await.len(), 3);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_parked_fetch_of_a_kafka_consumer_is_woken_by_an_iggy_send() {
+    let mut both = Both::start().await;
+    both.create_by_iggy("kafka", "t", 1).await;
+    both.kafka.send(12, &fetch("t", 0, 60_000)).await;
+    assert!(both.kafka.is_quiet_for(Duration::from_millis(200)).await, "the fetch waits");
+    both.send("t", IggyMessage::from("wake up")).await;
+    // Testkit gives an answer 30 seconds, half of what the fetch would wait.
+    let answer = both.kafka.receive::<FetchRequest>().await;
+    assert_eq!(records(&answer)[0].value.as_deref(), Some(&b"wake up"[..]));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn topics_come_grow_and_go_on_both_sides_at_once() {
+    let mut both = Both::start().await;
+    both.create_by_iggy("kafka", "by-iggy", 1).await;
+    both.create_by_kafka("by-kafka").await;
+    let both_of = |partitions| vec![("by-iggy".to_owned(), partitions), ("by-kafka".to_owned(), 2)];
+    assert_eq!(both.kafka_topics().await, both_of(1));
+    let listed = both.iggy.get_topics(&id("kafka")).await.unwrap();
+    let mut names: Vec<_> = listed.iter().map(|topic| (topic.name.clone(), topic.partitions_count as usize)).collect();
+    names.sort_unstable();
+    assert_eq!(names, both_of(1));
+    both.iggy.create_partitions(&id("kafka"), &id("by-iggy"), 2).await.unwrap();
+    assert_eq!(both.kafka_topics().await, both_of(3));
+    both.iggy.delete_topic(&id("kafka"), &id("by-kafka")).await.unwrap();
+    assert_eq!(both.kafka_topics().await, [("by-iggy".to_owned(), 3)]);
+    let topic = DeleteTopicState::default().with_name(Some(name("by-iggy")));
+    let request = DeleteTopicsRequest::default().with_topics(vec![topic]).with_timeout_ms(10_000);
+    assert_eq!(both.kafka.request(6, &request).await.responses[0].error_code, 0);
+    assert!(both.iggy.get_topics(&id("kafka")).await.unwrap().is_empty());
+    assert!(both.iggy.get_stream(&id("kafka")).await.unwrap().is_some(), "a stream stays until it is deleted");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn only_the_stream_of_kafka_topics_is_seen_by_kafka_clients_and_the_internal_one_by_nobody() {
+    let mut both = Both::start().await;
+    both.create_by_iggy("elsewhere", "t", 1).await;
+    both.create_by_iggy("kafka", "with space", 1).await;
+    assert!(both.kafka_topics().await.is_empty());
+    let streams = both.iggy.get_streams().await.unwrap();
+    let names: Vec<_> = streams.iter().map(|stream| stream.name.as_str()).collect();
+    assert_eq!(names, ["elsewhere", "kafka"]);
+    assert!(both.iggy.get_stream(&id("__milena")).await.unwrap().is_none());
+    assert_eq!(both.iggy.create_stream("__milena").await.unwrap_err().as_code(), 1013);
+    let mut message = [IggyMessage::from("x")];
+    let to = Partitioning::partition_id(0);
+    let sent = both.iggy.send_messages(&id("__milena"), &id("offsets"), &to, &mut message).await;
+    assert_eq!(sent.unwrap_err().as_code(), 20);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn messages_topics_options_and_offsets_survive_a_restart_of_the_process() {
+    let both = Both::start().await;
+    let raw = BTreeMap::from([("message_expiry".to_owned(), "1h".to_owned())]);
+    both.iggy.create_stream("kafka").await.unwrap();
+    let options = TopicCreateOptions { partitions_count: Some(1), raw, ..TopicCreateOptions::default() };
+    both.iggy.create_topic(&id("kafka"), "t", &options).await.unwrap();
+    both.send("t", IggyMessage::from("kept")).await;
+    let consumer = Consumer::new(id("c"));
+    both.iggy.store_consumer_offset(&consumer, &id("kafka"), &id("t"), Some(0), 0).await.unwrap();
+    let mut both = Box::pin(both.restart()).await;
+    assert_eq!(both.fetch("t", 0).await[0].value.as_deref(), Some(&b"kept"[..]));
+    let topic = both.iggy.get_topic(&id("kafka"), &id("t")).await.unwrap().unwrap();
+    assert_eq!(topic.message_expiry, IggyExpiry::ExpireDuration(IggyDuration::from(3_600_000_000)));
+    let offset = both.iggy.get_consumer_offset(&consumer, &id("kafka"), &id("t"), Some(0)).await.unwrap();
+    assert_eq!(offset.unwrap().stored_offset, 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn segments_of_the_embedded_store_are_counted_and_the_oldest_are_deleted() {
+    let both = Both::start().await;
+    let raw = BTreeMap::from([("segment_size".to_owned(), "1 MiB".to_owned())]);
+    both.iggy.create_stream("kafka").await.unwrap();
+    let options = TopicCreateOptions { partitions_count: Some(1), raw, ..TopicCreateOptions::default() };
+    both.iggy.create_topic(&id("kafka"), "t", &options).await.unwrap();
+    for _ in 0..6 {
+        let payload = Bytes::from(vec![1; 600 << 10]);
+        both.send("t", IggyMessage::builder().payload(payload).build().unwrap()).await;
+    }
+    let segments = async || {
+        let topic = both.iggy.get_topic(&id("kafka"), &id("t")).await.unwrap().unwrap();
+        (topic.partitions[0].segments_count, topic.messages_count)
+    };
+    let before = segments().await;
+    assert!(before.0 > 2, "{before:?}");
+    both.iggy.delete_segments(&id("kafka"), &id("t"), 0, 1).await.unwrap();
+    let after = segments().await;
+    assert_eq!(after.0, before.0 - 1);
+    assert!(after.1 < before.1 && after.1 > 0, "{after:?}");
+    both.iggy.delete_segments(&id("kafka"), &id("t"), 0, 1_000).await.unwrap();
+    assert!(segments().await.1 > 0, "the segment that is written to stays");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_topic_that_kafka_deleted_and_created_again_has_no_old_iggy_offsets_and_groups() {
+    let mut both = Both::start().await;
+    both.create_by_kafka("t").await;
+    both.send("t", IggyMessage::from("x")).await;
+    let consumer = Consumer::new(id("c"));
+    both.iggy.store_consumer_offset(&consumer, &id("kafka"), &id("t"), Some(0), 0).await.unwrap();
+    both.iggy.create_consumer_group(&id("kafka"), &id("t"), "g").await.unwrap();
+    let topic = DeleteTopicState::default().with_name(Some(name("t")));
+    let request = DeleteTopicsRequest::default().with_topics(vec![topic]).with_timeout_ms(10_000);
+    assert_eq!(both.kafka.request(6, &request).await.responses[0].error_code, 0);
+    both.create_by_kafka("t").await;
+    let offset = both.iggy.get_consumer_offset(&consumer, &id("kafka"), &id("t"), Some(0)).await.unwrap();
+    assert!(offset.is_none());
+    assert!(both.iggy.get_consumer_groups(&id("kafka"), &id("t")).await.unwrap().is_empty());
+}
