@@ -60,6 +60,9 @@ pub(crate) struct ServeArgs {
     /// Listen here; may be given several times. HOST is what clients are told, and is needed for 0.0.0.0 and [::]
     #[arg(long, value_name = "[NAME=]ADDRESS:PORT[@HOST[:PORT]]")]
     listen: Vec<String>,
+    /// Also listen here for clients that speak Iggy's own protocol
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    iggy_listen: Option<String>,
     /// Folder of the store, or `memory://`
     #[arg(long, value_name = "FOLDER")]
     data_dir: Option<String>,
@@ -106,6 +109,7 @@ impl ServeArgs {
             add("listeners", "--listen", listener);
         }
         let named = [
+            ("iggy_door.listen", "--iggy-listen", &self.iggy_listen),
             ("data_dir", "--data-dir", &self.data_dir),
             ("durability", "--durability", &self.durability),
             ("instance_id", "--instance-id", &self.instance_id),

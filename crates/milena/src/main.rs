@@ -11,6 +11,7 @@
 mod cli;
 mod commands;
 mod config;
+mod door;
 mod failure;
 mod files;
 mod logging;

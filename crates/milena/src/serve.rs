@@ -5,6 +5,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use milena_iggy_door::Door;
 use milena_monitor::Monitor;
 use milena_server::{Bound, Server, StartError};
 use milena_store::{Store, StoreError};
@@ -13,7 +14,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::config::{Format, Loaded, METRICS_LISTEN, Settings, Sources, load};
 use crate::failure::{Failure, print};
-use crate::{files, logging};
+use crate::{door, files, logging};
 
 /// Exit code after a second signal, as after a SIGINT that nobody handles.
 const INTERRUPTED: i32 = 130;
@@ -72,16 +73,23 @@ async fn run(loaded: Loaded) -> Result<(), Failure> {
     if let Some(monitor) = &monitor {
         monitor.watch(server.broker());
     }
+    let door = match door::open(&settings, &server).await {
+        Ok(door) => door,
+        Err(failure) => {
+            let _ = server.shutdown().await;
+            return Err(failure);
+        }
+    };
     if settings.log_format == Format::Text {
-        print(&banner(&settings, server.addresses(), monitor.as_ref(), &program_name()))
-            .or_else(ignore_closed_output)?;
+        let text = banner(&settings, server.addresses(), door.as_ref(), monitor.as_ref(), &program_name());
+        print(&text).or_else(ignore_closed_output)?;
     }
     let displaced = tokio::select! {
         () = signals.next() => false,
         () = server.displaced() => true,
     };
     tokio::select! {
-        closed = server.shutdown() => match closed {
+        closed = door::shutdown(door, server) => match closed {
             Err(error) => {
                 Err(Failure::Failed(format!("the server stopped, but its store did not close cleanly: {error}")))
             }
@@ -187,7 +195,7 @@ fn cannot_start(error: &StartError) -> Failure {
 }
 
 /// Why an address cannot be listened on.
-fn bind_advice(error: &io::Error) -> String {
+pub(crate) fn bind_advice(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::AddrInUse => "another program listens there".to_owned(),
         io::ErrorKind::PermissionDenied => "the system does not allow it (ports below 1024 need privileges)".to_owned(),
@@ -197,7 +205,13 @@ fn bind_advice(error: &io::Error) -> String {
 }
 
 /// Where to connect, where the data is, and one line to try.
-fn banner(settings: &Settings, listeners: &[Bound], monitor: Option<&Monitor>, program: &str) -> String {
+fn banner(
+    settings: &Settings,
+    listeners: &[Bound],
+    door: Option<&Door>,
+    monitor: Option<&Monitor>,
+    program: &str,
+) -> String {
     let mut text = format!("Milena {}\n\n", env!("CARGO_PKG_VERSION"));
     let address = |bound: &Bound| {
         let host = &bound.advertised_host;
@@ -207,6 +221,9 @@ fn banner(settings: &Settings, listeners: &[Bound], monitor: Option<&Monitor>, p
     let addresses: Vec<String> = listeners.iter().map(address).collect();
     // Writing to a string does not fail.
     let _ = writeln!(text, "  Kafka clients connect to  {}", addresses.join(", "));
+    if let Some(door) = door {
+        text.push_str(&door::banner(settings, door));
+    }
     let _ = writeln!(text, "  the data is in            {}", data_place(settings));
     if let Some(monitor) = monitor {
         let _ = writeln!(text, "  metrics are at            http://{}/metrics", monitor.address());

@@ -157,3 +157,12 @@ fn without_a_server_the_client_says_where_it_looked() {
     let error = String::from_utf8(output.stderr).unwrap();
     assert!(error.starts_with("milena: cannot connect to 127.0.0.1:1: "), "{error}");
 }
+
+#[test]
+fn the_banner_says_where_iggy_clients_connect_and_tells_a_made_up_password_once() {
+    let mut server = ChildServer::builder(env!("CARGO_BIN_EXE_milena")).args(["--iggy-listen", "127.0.0.1:0"]).start();
+    server.stop();
+    let said = server.output();
+    assert!(said.contains("Iggy clients connect to   127.0.0.1:"), "{said}");
+    assert!(said.contains("printed this once"), "{said}");
+}

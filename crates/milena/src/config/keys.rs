@@ -4,6 +4,7 @@ use milena_server::config::Idempotence;
 
 use super::groups::GROUPS;
 use super::iggy::IGGY;
+use super::iggy_door::IGGY_DOOR;
 use super::kinds::{Kind, Setting};
 use super::limits::LIMITS;
 use super::metrics::METRICS;
@@ -55,7 +56,7 @@ pub(super) const WIRE_MAX: u64 = i32::MAX as u64;
 
 /// Every key, sections together, in the order in which they are shown.
 pub(super) fn all() -> impl Iterator<Item = &'static Key> {
-    KEYS.iter().chain(IGGY).chain(GROUPS).chain(METRICS).chain(LIMITS)
+    KEYS.iter().chain(IGGY).chain(IGGY_DOOR).chain(GROUPS).chain(METRICS).chain(LIMITS)
 }
 
 const KEYS: &[Key] = &[

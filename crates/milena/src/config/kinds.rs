@@ -25,7 +25,6 @@ pub(crate) enum Kind {
     },
     Choice(&'static [&'static str]),
     /// Text that is not shown, and not taken from a command line.
-    #[cfg_attr(not(feature = "iggy"), expect(dead_code, reason = "only the keys of an Iggy server are of this kind"))]
     Secret,
     /// An address; one with a password in it is not taken from a command line, and is shown without.
     #[cfg_attr(not(feature = "iggy"), expect(dead_code, reason = "only the keys of an Iggy server are of this kind"))]

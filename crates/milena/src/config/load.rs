@@ -220,6 +220,15 @@ impl Loaded {
         if let Err(error) = self.settings.cluster.validate() {
             mistakes.add(error.to_string());
         }
+        if let Err(problem) = self.settings.iggy_door.check() {
+            mistakes.add(problem.to_owned());
+        }
+        #[cfg(feature = "iggy")]
+        if self.settings.iggy.is_on() && self.settings.door().is_some() {
+            let problem =
+                "iggy_door.listen serves Iggy clients on the embedded store; with iggy.url they have their server";
+            mistakes.add(problem.to_owned());
+        }
         if let Err(error) = Mapping::new(&server.topic_mapping) {
             mistakes.add(format!("topic_mapping: {error}"));
         }

@@ -1,6 +1,6 @@
 //! Configuration: a TOML file, below environment variables, below flags.
 //!
-//! - [`keys`], [`groups`], [`iggy`], [`metrics`], [`limits`]: the table of every key: what it may be, what it does, where it goes
+//! - [`keys`], [`groups`], [`iggy`], [`iggy_door`], [`metrics`], [`limits`]: the table of every key: what it may be, what it does, where it goes
 //! - [`kinds`]: how values are read and shown
 //! - [`layers`]: the file, the environment, the flags
 //! - [`load`]: from layers to [`Settings`], with every mistake in one list
@@ -9,6 +9,7 @@
 
 mod groups;
 mod iggy;
+mod iggy_door;
 mod keys;
 mod kinds;
 mod layers;

@@ -9,6 +9,8 @@ use milena_server::gateways::ClusterSettings;
 use milena_store::Durability;
 use milena_store_embedded::EmbeddedConfig;
 
+use super::iggy_door::IggyDoorSettings;
+
 /// The name under which the store keeps everything in memory and nothing on disk.
 pub(crate) const MEMORY: &str = "memory://";
 
@@ -26,6 +28,7 @@ pub(crate) struct Settings {
     pub(crate) monitor: MonitorSettings,
     #[cfg(feature = "iggy")]
     pub(crate) iggy: super::iggy::IggySettings,
+    pub(crate) iggy_door: IggyDoorSettings,
     pub(crate) gateways: Gateways,
     pub(crate) cluster: ClusterSettings,
     pub(crate) server: ServerConfig,
@@ -69,6 +72,7 @@ impl Default for Settings {
             monitor: MonitorSettings::default(),
             #[cfg(feature = "iggy")]
             iggy: super::iggy::IggySettings::default(),
+            iggy_door: IggyDoorSettings::default(),
             gateways: Gateways::Auto,
             cluster: ClusterSettings::default(),
             server: ServerConfig::default(),

@@ -368,3 +368,27 @@ fn every_variable_is_of_one_key() {
     variables.dedup();
     assert_eq!(variables.len(), count);
 }
+
+#[test]
+fn the_password_of_iggy_clients_is_taken_from_a_variable_and_not_from_a_flag_and_never_shown() {
+    let loaded = Case::new().variable("MILENA_IGGY_DOOR_PASSWORD", "hush-hush").load();
+    assert_eq!(loaded.settings.iggy_door.password.reveal(), "hush-hush");
+    for shown in [show(&loaded), format!("{:?}", loaded.settings)] {
+        assert!(!shown.contains("hush"), "{shown}");
+    }
+    let mistakes = Case::new().flag("iggy_door.password", "hush-hush").mistakes();
+    assert!(mistakes.contains("MILENA_IGGY_DOOR_PASSWORD") && !mistakes.contains("hush"), "{mistakes}");
+    let mistakes = Case::new().file("iggy_door.password = 'h!'").mistakes();
+    assert!(mistakes.contains("3 to 100 bytes") && !mistakes.contains("h!"), "{mistakes}");
+}
+
+#[test]
+fn the_door_for_iggy_clients_is_shut_unless_an_address_is_given() {
+    assert!(Settings::default().door().is_none());
+    let file = "iggy_door.listen = '127.0.0.1:8090'\niggy_door.advertised = '[::1]:9'\niggy_door.offset_rules = 'free'";
+    let door = Case::new().file(file).load().settings.door().unwrap();
+    assert_eq!(door.listen, SocketAddr::from(([127, 0, 0, 1], 8_090)));
+    assert_eq!(door.advertised, Some(("::1".to_owned(), 9)));
+    assert!(door.password.is_none());
+    assert!(Case::new().file("iggy_door.listen = 'localhost:8090'").mistakes().contains("like 127.0.0.1:8090"));
+}

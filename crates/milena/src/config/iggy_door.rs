@@ -1,0 +1,127 @@
+//! The keys of section `iggy_door`: the door for clients that speak Iggy's own protocol.
+
+use std::net::SocketAddr;
+
+use milena_iggy_door::{DoorConfig, DoorLimits, OffsetRules, Secret};
+
+use super::keys::{Key, chosen, text};
+use super::kinds::{Kind, Setting};
+use super::settings::Settings;
+
+/// What is configured of the door. Empty text is what nobody set.
+#[derive(Debug, Clone)]
+pub(crate) struct IggyDoorSettings {
+    pub(crate) listen: String,
+    pub(crate) advertised: String,
+    pub(crate) username: String,
+    pub(crate) password: Secret,
+    pub(crate) offset_rules: OffsetRules,
+}
+
+impl Default for IggyDoorSettings {
+    fn default() -> Self {
+        Self {
+            listen: String::new(),
+            advertised: String::new(),
+            username: "iggy".to_owned(),
+            password: Secret::new(""),
+            offset_rules: OffsetRules::Server,
+        }
+    }
+}
+
+/// Bytes of a password, as clients can send.
+const PASSWORD_BYTES: std::ops::RangeInclusive<usize> = 3..=100;
+
+impl IggyDoorSettings {
+    /// Checks what one key alone cannot say without repeating a secret.
+    pub(super) fn check(&self) -> Result<(), &'static str> {
+        let length = self.password.reveal().len();
+        let fits = length == 0 || PASSWORD_BYTES.contains(&length);
+        if fits { Ok(()) } else { Err("iggy_door.password must have 3 to 100 bytes") }
+    }
+}
+
+impl Settings {
+    /// The part of the door; `None` where it stays shut.
+    pub(crate) fn door(&self) -> Option<DoorConfig> {
+        let iggy = &self.iggy_door;
+        let advertised = || {
+            let (host, port) = iggy.advertised.rsplit_once(':')?;
+            Some((host.trim_start_matches('[').trim_end_matches(']').to_owned(), port.parse().ok()?))
+        };
+        Some(DoorConfig {
+            listen: iggy.listen.parse().ok()?,
+            advertised: advertised(),
+            username: iggy.username.clone(),
+            password: Some(iggy.password.clone()).filter(|password| !password.reveal().is_empty()),
+            offset_rules: iggy.offset_rules,
+            instance_id: self.server.instance_id,
+            limits: DoorLimits::default(),
+        })
+    }
+}
+
+pub(super) const IGGY_DOOR: &[Key] = &[
+    Key {
+        path: "iggy_door.listen",
+        kind: Kind::Text { allowed: "empty, or an address and a port like 127.0.0.1:8090", check: is_listen },
+        help: "Where clients that speak Iggy's own protocol connect; empty is nowhere.",
+        get: |settings| Setting::Text(settings.iggy_door.listen.clone()),
+        set: |settings, value| text(value, &mut settings.iggy_door.listen),
+    },
+    Key {
+        path: "iggy_door.advertised",
+        kind: Kind::Text { allowed: "empty, or a host and a port like iggy.example:8090", check: is_advertised },
+        help: "Where Iggy clients are told to connect; empty tells each the address that it reached.",
+        get: |settings| Setting::Text(settings.iggy_door.advertised.clone()),
+        set: |settings, value| text(value, &mut settings.iggy_door.advertised),
+    },
+    Key {
+        path: "iggy_door.username",
+        kind: Kind::Text { allowed: "a name of 3 to 50 bytes", check: |name| (3..=50).contains(&name.len()) },
+        help: "Name of the one user of Iggy clients.",
+        get: |settings| Setting::Text(settings.iggy_door.username.clone()),
+        set: |settings, value| text(value, &mut settings.iggy_door.username),
+    },
+    Key {
+        path: "iggy_door.password",
+        kind: Kind::Secret,
+        help: "Password of that user. Without one it is made up at the first start and printed once.",
+        get: |settings| Setting::Text(settings.iggy_door.password.reveal().to_owned()),
+        set: |settings, value| {
+            let Setting::Text(password) = value else { return None };
+            settings.iggy_door.password = Secret::new(&password);
+            Some(())
+        },
+    },
+    Key {
+        path: "iggy_door.offset_rules",
+        kind: Kind::Choice(&["server", "free"]),
+        help: "Consumer offsets of Iggy clients: `server` has the rules of Iggy's server, `free` stores any offset of any \
+               consumer or group.",
+        get: |settings| Setting::Text(rules_name(settings.iggy_door.offset_rules).to_owned()),
+        set: |settings, value| chosen(value, rules, &mut settings.iggy_door.offset_rules),
+    },
+];
+
+fn is_listen(text: &str) -> bool {
+    text.is_empty() || text.parse::<SocketAddr>().is_ok()
+}
+
+fn is_advertised(text: &str) -> bool {
+    let host_and_port =
+        || text.rsplit_once(':').is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok());
+    text.is_empty() || host_and_port()
+}
+
+fn rules_name(rules: OffsetRules) -> &'static str {
+    match rules {
+        OffsetRules::Server => "server",
+        OffsetRules::Free => "free",
+    }
+}
+
+fn rules(name: &str) -> Option<OffsetRules> {
+    [OffsetRules::Server, OffsetRules::Free].into_iter().find(|choice| rules_name(*choice) == name)
+}
