@@ -21,6 +21,7 @@ const INTERRUPTED: i32 = 130;
 
 /// Time that a store has to close when the server did not start.
 const CLOSING_WAIT: Duration = Duration::from_secs(5);
+
 /// Why a server ends that nobody told to.
 const DISPLACED: &str = "another server on this store has the instance_id of this one, which was silent for too long; see \
                          that each has its own";
