@@ -1,0 +1,342 @@
+//! What the store says when connections, replies and servers are lost.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    missing_docs,
+    reason = "test code"
+)]
+
+mod common;
+#[path = "common/door.rs"]
+mod door;
+
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use common::{RUNTIME, open};
+use door::{PASSWORD, TestServer, USER};
+use iggy::prelude::{
+    Client, Identifier, MessageClient, Partitioning, PersonalAccessTokenClient, TcpClient, TopicClient,
+    TopicCreateOptions,
+};
+use iggy_binary_protocol::consensus::Operation;
+use iggy_common::{AutoLogin, Credentials, IggyMessage, TcpClientConfig};
+use milena_iggy_door::faults::{Fault, On};
+use milena_store::frame::Frames;
+use milena_store::testing::{TestMessage, batch_of};
+use milena_store::{
+    Appended, Bounds, GrowthWatcher, PartitionRef, ReadLimit, Store, StoreError, TopicRef, TopicSettings,
+};
+use milena_store_iggy::{IggyConfig, IggyStore, OpenError, SecretString};
+use parking_lot::Mutex;
+use pollster::block_on;
+
+const ALL: ReadLimit = ReadLimit { bytes: usize::MAX, at_least_one: true };
+const SEND: On = On::Operation(Operation::SendMessages);
+
+/// Long enough for a busy machine.
+const SOON: Duration = Duration::from_secs(30);
+
+struct Case {
+    server: TestServer,
+    store: Arc<IggyStore>,
+    topic: TopicRef,
+}
+
+impl Case {
+    fn new() -> Self {
+        Self::with(|_| {})
+    }
+
+    fn with(change: impl FnOnce(&mut IggyConfig)) -> Self {
+        let server = TestServer::new();
+        let mut config = server.config();
+        change(&mut config);
+        let store = open(config);
+        let topic = block_on(store.create_topic("kafka", "orders", 4, &TopicSettings::default())).unwrap().topic;
+        Self { server, store, topic }
+    }
+
+    fn at(&self) -> PartitionRef {
+        self.topic.partition(0)
+    }
+
+    fn plan(&self, fault: Fault) {
+        self.server.door.lock().as_ref().unwrap().faults().plan(SEND, fault);
+    }
+
+    fn append(&self, id: u128) -> Result<Appended, StoreError> {
+        block_on(self.store.append(&self.at(), batch_of(&[TestMessage::new(id, b"value")])))
+    }
+
+    /// Ids of all messages, in order.
+    fn ids(&self) -> Vec<u128> {
+        let Bounds { start, .. } = block_on(self.store.bounds(&self.at())).unwrap();
+        let entries = block_on(self.store.read(&self.at(), start, ALL)).unwrap();
+        entries.iter().flat_map(|entry| Frames::new(&entry.frames).map(|frame| frame.id).collect::<Vec<_>>()).collect()
+    }
+
+    /// Somebody who uses the SDK directly.
+    fn native(&self) -> TcpClient {
+        let credentials = Credentials::UsernamePassword(USER.to_owned(), SecretString::from(PASSWORD.to_owned()));
+        let config = TcpClientConfig {
+            server_address: self.server.address().to_string(),
+            auto_login: AutoLogin::Enabled(credentials),
+            ..TcpClientConfig::default()
+        };
+        let client = TcpClient::create(Arc::new(config)).unwrap();
+        RUNTIME.block_on(Client::connect(&client)).unwrap();
+        client
+    }
+}
+
+fn name(text: &str) -> Identifier {
+    Identifier::named(text).unwrap()
+}
+
+/// Until it is so, or the test fails.
+fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !is_so() {
+        assert!(started.elapsed() < SOON, "{what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn is_in_doubt(result: &Result<Appended, StoreError>) -> bool {
+    matches!(result, Err(StoreError::InDoubt { .. }))
+}
+
+#[test]
+fn an_append_whose_reply_was_cut_off_is_in_doubt_and_can_be_found() {
+    let case = Case::new();
+    assert_eq!(case.append(1).unwrap().base_offset, Some(0));
+    case.plan(Fault::CutAfterApply);
+    let cut = case.append(2);
+    assert!(is_in_doubt(&cut), "{cut:?}");
+    assert_eq!(case.ids(), [1, 2]);
+    assert_eq!(case.append(3).unwrap().base_offset, Some(2), "the connection was replaced");
+}
+
+#[test]
+fn an_append_that_was_cut_off_on_its_way_is_in_doubt_and_is_not_there() {
+    let case = Case::new();
+    case.plan(Fault::CutBeforeApply);
+    let cut = case.append(1);
+    assert!(is_in_doubt(&cut), "{cut:?}");
+    assert_eq!(case.ids(), [0u128; 0]);
+    assert_eq!(case.append(1).unwrap().base_offset, Some(0));
+    assert_eq!(case.ids(), [1]);
+}
+
+#[test]
+fn a_reply_that_never_comes_ends_after_our_own_time_and_holds_up_nobody_else() {
+    let case = Case::with(|config| config.call_timeout = Duration::from_secs(2));
+    case.plan(Fault::SwallowReply);
+    let started = Instant::now();
+    std::thread::scope(|scope| {
+        let swallowed = scope.spawn(|| case.append(1));
+        std::thread::sleep(Duration::from_millis(300));
+        // Its neighbour has another connection.
+        let other = case.topic.partition(1);
+        let appended = block_on(case.store.append(&other, batch_of(&[TestMessage::new(9, b"value")])));
+        assert_eq!(appended.unwrap().base_offset, Some(0));
+        assert!(started.elapsed() < Duration::from_secs(2), "the other partition waited");
+        let swallowed = swallowed.join().unwrap();
+        assert!(is_in_doubt(&swallowed), "{swallowed:?}");
+    });
+    assert!(started.elapsed() < Duration::from_secs(20), "the SDK's own 30 seconds were waited for");
+    assert_eq!(case.ids(), [1]);
+    assert_eq!(case.append(2).unwrap().base_offset, Some(1));
+}
+
+#[test]
+fn a_confirmation_without_an_offset_is_success_and_no_guess() {
+    let case = Case::new();
+    case.append(1).unwrap();
+    case.plan(Fault::NoOffset);
+    assert_eq!(case.append(2).unwrap().base_offset, None);
+    assert_eq!(case.ids(), [1, 2]);
+}
+
+#[test]
+fn a_send_that_was_not_accepted_is_sent_again() {
+    const TRANSIENT_NOT_ACCEPTED: u32 = 58;
+    let case = Case::new();
+    case.plan(Fault::Answer(TRANSIENT_NOT_ACCEPTED));
+    assert_eq!(case.append(1).unwrap().base_offset, Some(0));
+    assert_eq!(case.ids(), [1]);
+}
+
+#[test]
+fn a_refused_send_says_so_and_keeps_the_connection() {
+    const TOO_BIG_MESSAGE_PAYLOAD: u32 = 4022;
+    let case = Case::new();
+    case.plan(Fault::Answer(TOO_BIG_MESSAGE_PAYLOAD));
+    let refused = case.append(1);
+    assert!(matches!(refused, Err(StoreError::Refused { .. })), "{refused:?}");
+    assert_eq!(case.append(1).unwrap().base_offset, Some(0));
+}
+
+#[test]
+fn a_server_that_went_away_is_busy_at_once_and_is_found_again() {
+    let case = Case::new();
+    case.append(1).unwrap();
+    case.server.stop();
+    eventually("a call is refused while the server is away", || {
+        let error = case.append(2).unwrap_err();
+        assert!(matches!(error, StoreError::Busy { .. } | StoreError::InDoubt { .. }), "{error:?}");
+        matches!(error, StoreError::Busy { .. })
+    });
+    case.server.start();
+    eventually("the server is found again", || case.append(3).is_ok());
+    assert_eq!(case.ids(), [1, 3]);
+}
+
+#[test]
+fn a_wrong_password_is_a_clear_refusal() {
+    let server = TestServer::new();
+    let config = IggyConfig { password: SecretString::from("wrong".to_owned()), ..server.config() };
+    let error = RUNTIME.block_on(Box::pin(IggyStore::open(config))).err().unwrap();
+    assert!(matches!(error, OpenError::Refused(_)), "{error}");
+    assert!(error.to_string().contains("nvalid credentials") && !error.to_string().contains("wrong"), "{error}");
+}
+
+#[test]
+fn a_server_that_is_not_there_is_an_error_within_the_time_given() {
+    let patience = Duration::from_secs(1);
+    let nowhere = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let config = IggyConfig {
+        start_timeout: patience,
+        ..IggyConfig::new(&nowhere.to_string(), USER, SecretString::from(PASSWORD.to_owned()))
+    };
+    let started = Instant::now();
+    let error = RUNTIME.block_on(Box::pin(IggyStore::open(config))).err().unwrap();
+    assert!(matches!(error, OpenError::Unreachable(_)), "{error}");
+    assert!(started.elapsed() < SOON);
+}
+
+#[test]
+fn a_server_that_never_answers_is_an_error_that_says_what_to_look_at() {
+    // It accepts connections and says nothing, as one of another protocol generation does.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let config = IggyConfig {
+        connect_timeout: Duration::from_millis(500),
+        start_timeout: Duration::from_secs(1),
+        ..IggyConfig::new(&silent.local_addr().unwrap().to_string(), USER, SecretString::from(PASSWORD.to_owned()))
+    };
+    let error = RUNTIME.block_on(Box::pin(IggyStore::open(config))).err().unwrap();
+    assert!(matches!(error, OpenError::Unreachable(_)), "{error}");
+    assert!(error.to_string().contains("protocol 0.11"), "{error}");
+}
+
+#[test]
+fn the_token_is_named_after_the_instance_and_gone_after_a_close() {
+    let case = Case::with(|config| config.instance = 7);
+    let native = case.native();
+    let tokens = || {
+        let tokens = RUNTIME.block_on(native.get_personal_access_tokens()).unwrap();
+        tokens.iter().map(|token| token.name.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(tokens(), ["milena-7-b"]);
+    block_on(case.store.close()).unwrap();
+    assert_eq!(tokens(), [""; 0]);
+}
+
+#[test]
+fn a_token_that_was_revoked_is_no_end() {
+    let case = Case::new();
+    let native = case.native();
+    RUNTIME.block_on(native.delete_personal_access_token("milena-0-b")).unwrap();
+    // The next connection has to log in, and this makes the store need one.
+    case.plan(Fault::CutBeforeApply);
+    assert!(is_in_doubt(&case.append(1)));
+    eventually("the password gets it in", || case.append(1).is_ok());
+}
+
+#[derive(Default)]
+struct Recorder {
+    ends: Mutex<Vec<(PartitionRef, u64)>>,
+    deleted: Mutex<Vec<TopicRef>>,
+}
+
+impl GrowthWatcher for Recorder {
+    fn grown(&self, partition: &PartitionRef, end: u64, _bytes: usize) {
+        self.ends.lock().push((partition.clone(), end));
+    }
+
+    fn deleted(&self, topic: &TopicRef) {
+        self.deleted.lock().push(topic.clone());
+    }
+}
+
+#[test]
+fn what_somebody_else_writes_is_announced_while_an_end_is_of_interest() {
+    let case = Case::new();
+    let recorder = Arc::new(Recorder::default());
+    case.store.watch(Arc::clone(&recorder) as Arc<dyn GrowthWatcher>);
+    assert_eq!(block_on(case.store.bounds(&case.at())).unwrap().end, 0);
+    let native = case.native();
+    let mut messages = vec![IggyMessage::from("foreign")];
+    let (stream, topic, partition) = (name("kafka"), name("orders"), Partitioning::partition_id(0));
+    RUNTIME.block_on(native.send_messages(&stream, &topic, &partition, &mut messages)).unwrap();
+    let told = (case.at(), 1);
+    eventually("the watcher hears of it", || recorder.ends.lock().contains(&told));
+    let entries = block_on(case.store.read(&case.at(), 0, ALL)).unwrap();
+    assert_eq!(Frames::new(&entries[0].frames).next().unwrap().payload, b"foreign");
+}
+
+#[test]
+fn a_topic_that_somebody_else_created_again_is_another() {
+    let case = Case::new();
+    let recorder = Arc::new(Recorder::default());
+    case.store.watch(Arc::clone(&recorder) as Arc<dyn GrowthWatcher>);
+    case.append(1).unwrap();
+    let native = case.native();
+    RUNTIME.block_on(native.delete_topic(&name("kafka"), &name("orders"))).unwrap();
+    let options = TopicCreateOptions { partitions_count: Some(2), ..TopicCreateOptions::default() };
+    RUNTIME.block_on(native.create_topic(&name("kafka"), "orders", &options)).unwrap();
+    let listed = block_on(case.store.topics()).unwrap();
+    let new = listed.iter().find(|info| info.topic.topic() == "orders").unwrap();
+    assert!(new.topic != case.topic && new.partitions == 2);
+    assert!(matches!(case.append(2), Err(StoreError::NotFound { .. })));
+    assert_eq!(*recorder.deleted.lock(), std::slice::from_ref(&case.topic));
+    assert_eq!(block_on(case.store.bounds(&new.topic.partition(0))).unwrap(), Bounds { start: 0, end: 0 });
+}
+
+#[test]
+fn what_one_gateway_trimmed_and_set_is_so_for_another() {
+    let case = Case::new();
+    for id in 0..5 {
+        case.append(id).unwrap();
+    }
+    let settings = TopicSettings { flush_messages: Some(3), ..TopicSettings::default() };
+    let other = open(IggyConfig { instance: 1, ..case.server.config() });
+    block_on(case.store.trim(&case.at(), 3)).unwrap();
+    block_on(case.store.update_settings(&case.topic, &settings)).unwrap();
+    let listed = block_on(other.topics()).unwrap();
+    let seen = listed.iter().find(|info| info.topic == case.topic).unwrap();
+    assert_eq!(seen.settings, settings);
+    assert_eq!(block_on(other.bounds(&case.at())).unwrap(), Bounds { start: 3, end: 5 });
+}
+
+#[test]
+fn after_a_restart_of_the_server_only_the_call_that_notices_it_is_in_doubt() {
+    let case = Case::new();
+    let append = |partition: u32| {
+        let at = case.topic.partition(partition);
+        block_on(case.store.append(&at, batch_of(&[TestMessage::new(1, b"value")])))
+    };
+    for partition in 0..4 {
+        append(partition).unwrap();
+    }
+    case.server.stop();
+    case.server.start();
+    let after: Vec<_> = (0..4).map(append).collect();
+    let in_doubt = after.iter().filter(|result| is_in_doubt(result)).count();
+    assert!(in_doubt <= 1, "{after:?}");
+    assert!(after.iter().skip(1).all(Result::is_ok), "{after:?}");
+}
