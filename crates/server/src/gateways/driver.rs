@@ -9,9 +9,18 @@ use super::log::{GatewayLog, Message};
 use super::machine::{Machine, Me, Standing};
 use super::shared::{Published, Shared};
 use super::view::View;
+use crate::opening::answered;
 
 /// Attempts to say farewell.
 const FAREWELLS_MAX: u32 = 2;
+
+/// What was done.
+enum Round {
+    /// The log was read, and there was nothing to send.
+    Read,
+    /// A beat was sent, and the log was read again.
+    Sent,
+}
 
 /// Reads and appends.
 pub(super) struct Driver {
@@ -32,7 +41,7 @@ pub(super) struct Driver {
 impl Driver {
     pub(super) async fn open(store: Arc<dyn Store>, me: Me, shared: Arc<Shared>) -> Result<Self, StoreError> {
         let (poll, patience) = (me.beat / 3, me.beat);
-        let log = GatewayLog::open(store).await?;
+        let log = answered("the log of gateways", GatewayLog::open(store)).await?;
         let base = log.next();
         let origin = Instant::now();
         let machine = Machine::new(me, View::from_base(base), Duration::ZERO);
@@ -44,7 +53,9 @@ impl Driver {
         let mut failed_since = None;
         loop {
             match self.round().await {
-                Ok(()) => failed_since = None,
+                Ok(Round::Sent) => failed_since = None,
+                // Reading alone is not enough: a full store can still be read.
+                Ok(Round::Read) => {}
                 // A store that is away for a moment is waited for, one that stays away is an error at start.
                 Err(error) => {
                     let since = *failed_since.get_or_insert_with(Instant::now);
@@ -82,16 +93,18 @@ impl Driver {
     }
 
     /// Reads all there is, and sends what is due. What was sent is read before this returns, if it was answered.
-    async fn round(&mut self) -> Result<(), StoreError> {
+    async fn round(&mut self) -> Result<Round, StoreError> {
         let read = self.read().await;
         self.publish();
         read?;
-        let Some(beat) = self.machine.next(self.now(), self.log.next()) else { return Ok(()) };
+        let Some(beat) = self.machine.next(self.now(), self.log.next()) else {
+            return Ok(Round::Read);
+        };
         patiently(self.patience, self.log.append(&beat)).await?;
         let read = self.read().await;
         self.publish();
         self.trim().await;
-        read
+        read.map(|()| Round::Sent)
     }
 
     async fn read(&mut self) -> Result<(), StoreError> {
@@ -142,13 +155,13 @@ impl Driver {
         });
     }
 
-    fn note(&mut self, result: Result<(), StoreError>) {
+    fn note(&mut self, result: Result<Round, StoreError>) {
         match (result, self.failing) {
             (Err(error), false) => {
                 self.failing = true;
                 tracing::error!(%error, "the log of gateways cannot be reached; this gateway stops coordinating groups");
             }
-            (Ok(()), true) => {
+            (Ok(Round::Sent), true) => {
                 self.failing = false;
                 tracing::info!("the log of gateways is reached again");
             }

@@ -163,3 +163,47 @@ impl Drop for Gateways {
         self.task.abort();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use milena_store::testing::{Fault, Layer, Layered, MemoryStore};
+    use milena_store::{StoreFuture, TopicInfo};
+
+    use super::*;
+
+    /// Never says what topics there are.
+    struct Silent(MemoryStore);
+
+    impl Layer for Silent {
+        fn below(&self) -> &dyn Store {
+            &self.0
+        }
+
+        fn topic<'a>(&'a self, _stream: &'a str, _topic: &'a str) -> StoreFuture<'a, Option<TopicInfo>> {
+            Box::pin(std::future::pending())
+        }
+    }
+
+    async fn join(store: Arc<dyn Store>) -> Result<Gateways, JoinError> {
+        Gateways::join(&ClusterSettings::default(), &ServerConfig::default(), &[], store).await
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_store_that_does_not_answer_or_takes_nothing_ends_the_start() {
+        let silent = join(Arc::new(Layered(Silent(MemoryStore::new())))).await;
+        assert!(matches!(silent.err(), Some(JoinError::Store(StoreError::Busy { .. }))));
+        let full = MemoryStore::new();
+        for _ in 0..100 {
+            full.plan(Fault::Full);
+        }
+        assert!(matches!(join(Arc::new(full)).await.err(), Some(JoinError::Store(StoreError::Full { .. }))));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_store_that_is_away_for_a_moment_is_waited_for() {
+        let store = MemoryStore::new();
+        store.plan(Fault::Busy);
+        store.plan(Fault::InDoubtLost);
+        assert!(join(Arc::new(store)).await.is_ok());
+    }
+}
