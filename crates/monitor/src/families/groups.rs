@@ -32,6 +32,11 @@ fn write_members(broker: &Broker, families: &mut Families<'_>) -> fmt::Result {
         "1 while groups are served here, 0 while offsets are loaded or another gateway coordinates.",
         u64::from(usage.serving.is_ok()),
     )?;
+    families.gauge(
+        "milena_gateways",
+        "Gateways in front of the store that are alive, this one among them.",
+        broker.config.coordinators.others().len() as u64 + 1,
+    )?;
     families.gauge("milena_group_members", "Members of all groups.", census.members as u64)?;
     families.gauge(
         "milena_group_static_members",
