@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use iggy_common::{Client, IggyError, OptionsScope, SystemClient};
+use milena_store::metrics::EngineMetrics;
 use milena_store::{
     AppendBatch, Appended, Bounds, Capabilities, Entry, Found, GrowthWatcher, PartitionRef, PartitionSize, ReadLimit,
     Store, StoreError, StoreFuture, TimeKind, TopicInfo, TopicRef, TopicSettings,
@@ -207,7 +208,14 @@ impl Store for IggyStore {
 
     fn append<'a>(&'a self, at: &'a PartitionRef, batch: AppendBatch) -> StoreFuture<'a, Appended> {
         let at = at.clone();
-        self.run(|inner| async move { inner.append(&at, batch).await })
+        self.run(|inner| async move {
+            let (messages, bytes) = (u64::from(batch.count), batch.frames.len() as u64);
+            let appended = inner.append(&at, batch).await?;
+            inner.metrics.appends.add(1);
+            inner.metrics.messages.add(messages);
+            inner.metrics.bytes.add(bytes);
+            Ok(appended)
+        })
     }
 
     fn read<'a>(&'a self, at: &'a PartitionRef, from: u64, limit: ReadLimit) -> StoreFuture<'a, Vec<Entry>> {
@@ -253,6 +261,10 @@ impl Store for IggyStore {
 
     fn watch(&self, watcher: Arc<dyn GrowthWatcher>) {
         *self.inner.watcher.write() = Some(watcher);
+    }
+
+    fn metrics(&self) -> Option<&EngineMetrics> {
+        Some(&self.inner.metrics)
     }
 
     fn close(&self) -> StoreFuture<'_, ()> {

@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use iggy::prelude::TcpClient;
 use iggy_common::{IggyError, StreamClient, Topic, TopicClient, TopicDetails};
+use milena_store::metrics::EngineMetrics;
 use milena_store::{Bounds, GrowthWatcher, INTERNAL_STREAM, PartitionRef, StoreError, TopicInfo, TopicRef};
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::Notify;
@@ -37,6 +38,7 @@ pub(crate) struct Inner {
     pub(crate) probed: Mutex<Vec<Arc<TopicState>>>,
     pub(crate) probe_wake: Notify,
     pub(crate) closed: AtomicBool,
+    pub(crate) metrics: EngineMetrics,
 }
 
 impl Inner {
@@ -54,6 +56,7 @@ impl Inner {
             probed: Mutex::default(),
             probe_wake: Notify::new(),
             closed: AtomicBool::new(false),
+            metrics: EngineMetrics::new("iggy"),
         }
     }
 
