@@ -106,7 +106,13 @@ fn produce(wire: &mut Wire, partition: i32, batch: &[u8]) -> std::io::Result<i16
 fn idempotent_producer(address: &str, producer: i32, stop: &AtomicBool, acknowledged: &AtomicU64) -> u64 {
     let mut wire = Wire::reconnect(address);
     let request = InitProducerIdRequest::default().with_transactional_id(None).with_transaction_timeout_ms(60_000);
-    let ids: InitProducerIdResponse = wire.call(ApiKey::InitProducerId, 4, &request).unwrap();
+    let ids: InitProducerIdResponse = loop {
+        match wire.call(ApiKey::InitProducerId, 4, &request) {
+            Ok(ids) => break ids,
+            // The first kill came before this producer did anything.
+            Err(_) => wire = Wire::reconnect(address),
+        }
+    };
     assert_eq!(ids.error_code, 0);
     let mut next = 0;
     while !stop.load(Ordering::Relaxed) {
