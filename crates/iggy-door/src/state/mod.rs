@@ -7,11 +7,13 @@ mod record;
 mod table;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use milena_store::state_log::{StateEvent, StateLog, StateLogOptions};
 use milena_store::{Store, StoreError, TopicRef};
 use parking_lot::RwLock;
 use tokio::sync::{Mutex, MutexGuard};
+use tokio::time::Instant;
 
 pub(crate) use record::{ConsumerKey, Incarnation, Record};
 pub(crate) use table::{Stream, Table};
@@ -22,6 +24,9 @@ const TOPIC: &str = "iggy";
 /// Bytes of log after which a snapshot takes their place.
 const SNAPSHOT_BYTES: u64 = 4 << 20;
 
+/// Time after a failed snapshot before the next: every write would list all topics and try again.
+const SNAPSHOT_RETRY: Duration = Duration::from_secs(30);
+
 /// The table and the log behind it.
 pub(crate) struct State {
     log: StateLog,
@@ -29,6 +34,8 @@ pub(crate) struct State {
     store: Arc<dyn Store>,
     /// Held from the check of a change to its end, so that two of them cannot pass one check.
     changes: Mutex<()>,
+    /// Held while a snapshot is taken; the time before which none is tried.
+    snapshots: Mutex<Instant>,
 }
 
 /// The right to change what is checked first.
@@ -61,7 +68,7 @@ impl State {
         if let Some(reason) = broken {
             return Err(StoreError::Broken { context: format!("a record of the topic {TOPIC}: {reason}") });
         }
-        let state = Self { log, table, store, changes: Mutex::default() };
+        let state = Self { log, table, store, changes: Mutex::default(), snapshots: Mutex::new(Instant::now()) };
         state.forget_missing().await?;
         Ok(state)
     }
@@ -81,20 +88,29 @@ impl State {
         let table = Arc::clone(&self.table);
         self.log.update(record.encode(), move |_| table.write().apply(record)).await?;
         if self.log.snapshot_due() {
-            self.snapshot().await;
+            self.snapshot_once().await;
         }
         Ok(())
     }
 
-    /// A failed snapshot leaves the one before it in force.
-    async fn snapshot(&self) {
+    /// Takes the snapshot that is due, unless another write does, has done so, or failed a short while ago.
+    async fn snapshot_once(&self) {
+        let Ok(mut not_before) = self.snapshots.try_lock() else { return };
+        if Instant::now() >= *not_before && self.log.snapshot_due() && !self.snapshot().await {
+            *not_before = Instant::now() + SNAPSHOT_RETRY;
+        }
+    }
+
+    /// Takes a snapshot; false when it failed, which leaves the one before it in force.
+    async fn snapshot(&self) -> bool {
         let written = match self.forget_missing().await {
             Ok(()) => self.log.snapshot_with(|| self.table.read().records()).await,
             Err(error) => Err(error),
         };
-        if let Err(error) = written {
+        if let Err(error) = &written {
             tracing::warn!(%error, "the snapshot of Iggy groups and offsets is tried again later");
         }
+        written.is_ok()
     }
 
     /// Topics that were deleted by others leave groups and offsets behind, under an identity that never comes back.

@@ -74,6 +74,26 @@ async fn a_deleted_group_takes_its_offsets_along_and_no_others() {
     assert_eq!(state.look(|table| table.offset(of, 0, &ConsumerKey::Group(5))), Some(1));
 }
 
+#[tokio::test]
+async fn one_snapshot_is_taken_at_a_time_and_a_failed_one_is_not_tried_again_at_once() {
+    let store = MemoryStore::new();
+    let state = open(&store).await;
+    let taking = state.snapshots.lock().await;
+    for _ in 0..5 {
+        let name = "n".repeat(1 << 20);
+        state.write(Record::DropToken { name }).await.unwrap();
+    }
+    assert!(state.log.snapshot_due(), "a write does not wait for a snapshot, nor takes a second one");
+    drop(taking);
+    store.plan(milena_store::testing::Fault::Full);
+    state.snapshot_once().await;
+    state.snapshot_once().await;
+    assert!(state.log.snapshot_due(), "the first one failed, and the second was not tried");
+    *state.snapshots.lock().await = Instant::now();
+    state.snapshot_once().await;
+    assert!(!state.log.snapshot_due());
+}
+
 #[test]
 fn the_smallest_free_number_is_given_to_a_stream() {
     let mut table = Table::default();
