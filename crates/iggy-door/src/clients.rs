@@ -80,17 +80,18 @@ impl Clients {
         self.connections.lock().remove(&id);
     }
 
-    /// Begins a session of connection `id`. An older session of the same client is fenced.
-    pub(crate) fn login(&self, id: u32, client: u128) -> Arc<Session> {
+    /// Begins a session of connection `id`. An older session of the same client is fenced; true when there was one.
+    pub(crate) fn login(&self, id: u32, client: u128) -> (Arc<Session>, bool) {
         let (fenced, member) = (AtomicBool::new(false), AtomicBool::new(false));
         let session = Arc::new(Session { client, number: self.next_commit(), fenced, member });
-        if let Some(older) = self.sessions.lock().insert(client, Arc::clone(&session)) {
+        let older = self.sessions.lock().insert(client, Arc::clone(&session));
+        if let Some(older) = &older {
             older.fenced.store(true, Ordering::Release);
         }
         if let Some(listed) = self.connections.lock().get_mut(&id) {
             listed.session = Some(Arc::clone(&session));
         }
-        session
+        (session, older.is_some())
     }
 
     /// Ends a session; true when it was the one in force.
@@ -138,8 +139,9 @@ mod tests {
         let clients = Clients::new();
         let address = SocketAddr::from(([127, 0, 0, 1], 1));
         let (one, two) = (clients.enter(address), clients.enter(address));
-        let first = clients.login(one, 7);
-        let second = clients.login(two, 7);
+        let (first, first_fenced) = clients.login(one, 7);
+        let (second, second_fenced) = clients.login(two, 7);
+        assert!(!first_fenced && second_fenced);
         assert!(first.is_fenced() && !second.is_fenced());
         assert!(second.number > first.number);
         assert!(!clients.logout(one, &first), "it is no longer the one in force");

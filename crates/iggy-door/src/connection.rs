@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Instant as Clock;
+use std::time::{Duration, Instant as Clock};
 
 use bytes::Bytes;
 use iggy_binary_protocol::codes::{LOGIN_USER_CODE, LOGIN_WITH_PERSONAL_ACCESS_TOKEN_CODE, PING_CODE};
@@ -12,11 +12,11 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::net::tcp::OwnedWriteHalf;
 use tokio::sync::{Mutex, OwnedSemaphorePermit};
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 use crate::codes::{Code, Refusal};
 use crate::frame::{Reply, Request, eviction};
-use crate::handlers::{self, Caller, Login, Remembered};
+use crate::handlers::{self, Caller, Login, Remembered, RequestKey};
 use crate::reader::{ReadEnd, Reader};
 use crate::service::Service;
 
@@ -99,8 +99,9 @@ impl Connection {
                 Err(end) => return end,
             };
             let written = match step {
-                Step::Answer(bytes, hold) => {
-                    let written = self.write(&bytes).await;
+                Step::Answer(bytes, None) => self.write(&bytes).await,
+                Step::Answer(bytes, Some(hold)) => {
+                    let written = self.write_in_time(&bytes).await;
                     drop(hold);
                     written
                 }
@@ -117,6 +118,18 @@ impl Connection {
 
     /// The next request.
     async fn next(&mut self) -> Result<(Request, milena_server::memory::Charge), End> {
+        if self.caller.session.is_some() {
+            return self.arrives().await;
+        }
+        // First, as pings and trickling bytes are always there: whoever has not logged in keeps its place no longer.
+        tokio::select! {
+            biased;
+            () = sleep_until(self.log_in_until) => Err(End::Idle),
+            request = self.arrives() => request,
+        }
+    }
+
+    async fn arrives(&mut self) -> Result<(Request, milena_server::memory::Charge), End> {
         let service = Arc::clone(&self.service);
         let deadline = self.deadline();
         tokio::select! {
@@ -164,8 +177,13 @@ impl Connection {
             return Step::Answer(eviction(request.header.client, EvictionReason::NoSession), None);
         }
         match operation {
-            Operation::Register => return self.login(request),
+            Operation::Register => {
+                // Clients count their requests from 1 again after a login.
+                *self.caller.last.lock().await = None;
+                return self.login(request);
+            }
             Operation::Logout => {
+                *self.caller.last.lock().await = None;
                 self.log_out();
                 return self.finish(request, Reply::empty(operation));
             }
@@ -190,14 +208,17 @@ impl Connection {
             return Step::Answer(answer, None);
         }
         let outcome = handlers::handle(&self.service, &self.caller, request).await;
-        let step = match outcome {
-            Ok(reply) => self.finish(request, reply),
+        match outcome {
+            Ok(reply) => {
+                let step = self.finish(request, reply);
+                if let Step::Answer(answer, _) = &step {
+                    self.remember(request, answer).await;
+                }
+                step
+            }
+            // Not kept: nothing was done, and a client that sends the same request again wants it to be tried again.
             Err(refusal) => self.refuse(request, refusal),
-        };
-        if let Step::Answer(answer, _) = &step {
-            self.remember(request, answer).await;
         }
-        step
     }
 
     fn login(&mut self, request: &Request) -> Step {
@@ -222,6 +243,7 @@ impl Connection {
     fn log_out(&mut self) {
         if let Some(session) = self.caller.session.take() {
             handlers::logout(&self.service, self.caller.id, &session);
+            self.log_in_until = Instant::now() + self.service.config.limits.login_timeout;
         }
     }
 
@@ -243,19 +265,28 @@ impl Connection {
         }
     }
 
-    /// The answer to a metadata operation that was sent before, under the same number and with the same body.
+    /// The answer to a metadata operation that was done before, under the same number and with the same body. Without a
+    /// checksum nobody knows whether the body is the same.
     async fn remembered(&self, request: &Request) -> Option<Bytes> {
         let last = self.caller.last.lock().await;
         let last = last.as_ref().filter(|_| request.header.operation.is_metadata())?;
-        let same = last.request == request.header.request && last.checksum == request.header.request_checksum;
-        same.then(|| last.answer.clone())
+        (last.request == RequestKey::of(request)).then(|| last.answer.clone())
     }
 
     async fn remember(&self, request: &Request, answer: &Bytes) {
-        if request.header.operation.is_metadata() && answer.len() <= REMEMBERED_BYTES_MAX {
-            let (request, checksum) = (request.header.request, request.header.request_checksum);
-            *self.caller.last.lock().await = Some(Remembered { request, checksum, answer: answer.clone() });
+        let header = &request.header;
+        if header.operation.is_metadata() && header.request_checksum != 0 && answer.len() <= REMEMBERED_BYTES_MAX {
+            let remembered = Remembered { request: RequestKey::of(request), answer: answer.clone() };
+            *self.caller.last.lock().await = Some(remembered);
         }
+    }
+
+    /// Writes an answer that takes room from others: a client that reads just enough not to stall may not keep it.
+    async fn write_in_time(&mut self, bytes: &[u8]) -> Result<(), End> {
+        let limits = &self.service.config.limits;
+        let seconds = bytes.len() / limits.write_rate_min.max(1);
+        let time = limits.write_timeout + Duration::from_secs(u64::try_from(seconds).unwrap_or(u64::MAX));
+        timeout_at(Instant::now() + time, self.write(bytes)).await.unwrap_or(Err(End::WriteStalled))
     }
 
     async fn write(&mut self, mut bytes: &[u8]) -> Result<(), End> {

@@ -25,10 +25,15 @@ pub struct DoorLimits {
     pub read_timeout: Duration,
     /// Time without progress within an answer after which its connection is closed.
     pub write_timeout: Duration,
+    /// Bytes per second at which an answer to a poll is taken, on top of `write_timeout`: it keeps room from others.
+    /// Passed: connection closed.
+    pub write_rate_min: usize,
+    /// Time that a poll waits for room for its answer. Passed: an empty answer, after which a client polls again.
+    pub poll_wait: Duration,
     /// Bytes of messages in one answer to a poll. Passed: the answer holds fewer messages than asked for, at least one.
     pub poll_bytes_max: usize,
     /// Mebibytes of answers to polls that are under way, counted by what was read for them. Passed: the answer ends where it
-    /// is; the first read of a poll waits.
+    /// is; the first read of a poll waits for `poll_wait`.
     pub polls_mib_max: usize,
     /// Streams. Passed: 1020.
     pub streams_max: usize,
@@ -56,6 +61,8 @@ impl Default for DoorLimits {
             heartbeat_timeout: Duration::from_secs(36),
             read_timeout: Duration::from_secs(30),
             write_timeout: Duration::from_secs(30),
+            write_rate_min: 256 << 10,
+            poll_wait: Duration::from_secs(5),
             poll_bytes_max: 64 << 20,
             polls_mib_max: 256,
             streams_max: 4_096,

@@ -101,3 +101,54 @@ async fn a_restart_can_lose_the_tail_that_a_real_server_had_not_written_and_offs
     assert_eq!(client.get_topic(&id("s"), &id("t")).await.unwrap().unwrap().messages_count, 3);
     assert_eq!(send(&client, 0, &["e"]).await.unwrap().confirmations[0].base_offset, 3);
 }
+
+/// Creates topics that are gone before they can be described.
+struct Fleeting(std::sync::Arc<dyn milena_store::Store>);
+
+impl milena_iggy_door::TopicAdmin for Fleeting {
+    fn create_topic<'a>(
+        &'a self,
+        stream: &'a str,
+        topic: &'a str,
+        partitions: u32,
+        settings: &'a milena_store::TopicSettings,
+    ) -> milena_store::StoreFuture<'a, milena_store::TopicInfo> {
+        Box::pin(async move {
+            let info = self.0.create_topic(stream, topic, partitions, settings).await?;
+            self.0.delete_topic(&info.topic).await?;
+            Ok(info)
+        })
+    }
+
+    fn delete_topic<'a>(&'a self, topic: &'a milena_store::TopicRef) -> milena_store::StoreFuture<'a, ()> {
+        self.0.delete_topic(topic)
+    }
+
+    fn grow_topic<'a>(
+        &'a self,
+        topic: &'a milena_store::TopicRef,
+        partitions: u32,
+    ) -> milena_store::StoreFuture<'a, milena_store::TopicInfo> {
+        self.0.grow_topic(topic, partitions)
+    }
+
+    fn update_settings<'a>(
+        &'a self,
+        topic: &'a milena_store::TopicRef,
+        settings: &'a milena_store::TopicSettings,
+    ) -> milena_store::StoreFuture<'a, milena_store::TopicInfo> {
+        self.0.update_settings(topic, settings)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_topic_that_was_created_and_cannot_be_described_is_not_answered_as_refused() {
+    let store: std::sync::Arc<dyn milena_store::Store> = std::sync::Arc::new(milena_store::testing::MemoryStore::new());
+    let admin = std::sync::Arc::new(Fleeting(std::sync::Arc::clone(&store)));
+    let budget = std::sync::Arc::new(milena_server::memory::Memory::new(1 << 20));
+    let door = Box::pin(milena_iggy_door::Door::open(common::config(), store, admin, budget)).await.unwrap();
+    let client = common::client_of(door.address()).await;
+    client.create_stream("s").await.unwrap();
+    let error = client.create_topic(&id("s"), "t", &TopicCreateOptions::default()).await.unwrap_err();
+    assert!(matches!(error, IggyError::Disconnected), "{error}");
+}

@@ -51,6 +51,13 @@ impl Raw {
         (header, body)
     }
 
+    /// Code in the answer to a metadata operation that is stamped as the SDK does.
+    async fn result(&mut self, one: Operation, request: u64, body: &[u8]) -> Option<u32> {
+        let request_checksum = u128::from(xxhash_rust::xxh3::xxh3_64(body));
+        self.send(RequestHeader { request_checksum, ..operation(one, request) }, body).await;
+        result_code(&self.receive().await.1)
+    }
+
     async fn evicted(&mut self) -> EvictionReason {
         let (header, _) = self.receive().await;
         assert_eq!(header[60], Command::Eviction as u8);
@@ -82,6 +89,11 @@ fn register(client: u128) -> RequestHeader {
 
 fn operation(operation: Operation, request: u64) -> RequestHeader {
     RequestHeader { operation, client: 7, request, session: 1, ..RequestHeader::default() }
+}
+
+fn ping() -> RequestHeader {
+    let size = u32::try_from(HEADER_SIZE).unwrap();
+    RequestHeader { command: Command::Request, size, ..command(1) }
 }
 
 fn command(code: u32) -> RequestHeader {
@@ -190,10 +202,67 @@ async fn a_metadata_operation_that_is_sent_again_is_answered_again_and_done_once
     raw.login(7).await;
     let mut answers = Vec::new();
     for request in [5, 5, 6] {
-        raw.send(operation(Operation::CreateStream, request), &create_stream("s")).await;
-        answers.push(result_code(&raw.receive().await.1));
+        answers.push(raw.result(Operation::CreateStream, request, &create_stream("s")).await);
     }
     assert_eq!(answers, [Some(0), Some(0), Some(1012)]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_that_only_looks_like_the_one_before_is_done() {
+    let door = TestDoor::open().await;
+    let mut raw = Raw::connect(&door).await;
+    raw.login(7).await;
+    let create = create_stream("s");
+    assert_eq!(raw.result(Operation::CreateStream, 1, &create).await, Some(0));
+    raw.login(7).await;
+    assert_eq!(raw.result(Operation::CreateStream, 1, &create).await, Some(1012), "after a login");
+    let name = iggy_binary_protocol::WireIdentifier::named("s").unwrap().to_bytes();
+    assert_eq!(raw.result(Operation::PurgeStream, 2, &name).await, Some(0));
+    assert_eq!(raw.result(Operation::DeleteStream, 2, &name).await, Some(0), "another operation");
+    assert_eq!(raw.result(Operation::CreateStream, 3, &create).await, Some(0), "the stream is gone");
+    raw.send(operation(Operation::Logout, 4), b"").await;
+    raw.receive().await;
+    raw.login(7).await;
+    assert_eq!(raw.result(Operation::CreateStream, 3, &create).await, Some(1012), "after a logout");
+    for expected in [Some(0), Some(1012)] {
+        raw.send(operation(Operation::CreateStream, 5), &create_stream("unstamped")).await;
+        assert_eq!(result_code(&raw.receive().await.1), expected);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_refused_operation_that_is_sent_again_is_tried_again() {
+    let door = TestDoor::open().await;
+    let mut raw = Raw::connect(&door).await;
+    raw.login(7).await;
+    door.memory.plan(milena_store::testing::Fault::Busy);
+    assert_eq!(raw.result(Operation::CreateStream, 1, &create_stream("s")).await, Some(58));
+    assert_eq!(raw.result(Operation::CreateStream, 1, &create_stream("s")).await, Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn neither_pings_nor_trickling_bytes_extend_the_time_to_log_in() {
+    let door = TestDoor::with(|config| config.limits.login_timeout = Duration::from_millis(500)).await;
+    for bytes in [bytemuck::bytes_of(&ping()).to_vec(), vec![0]] {
+        let mut raw = Raw::connect(&door).await;
+        let began = std::time::Instant::now();
+        while raw.0.write_all(&bytes).await.is_ok() {
+            assert!(began.elapsed() < Duration::from_secs(20), "{} bytes at a time", bytes.len());
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+    assert_eq!(door.door.metrics().closed_idle.get(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_a_logout_there_is_time_to_log_in_again() {
+    let door = TestDoor::with(|config| config.limits.login_timeout = Duration::from_secs(1)).await;
+    let mut raw = Raw::connect(&door).await;
+    raw.login(7).await;
+    tokio::time::sleep(Duration::from_millis(1_100)).await;
+    raw.send(operation(Operation::Logout, 1), b"").await;
+    raw.receive().await;
+    raw.login(7).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -291,12 +360,58 @@ async fn an_idle_connection_is_closed_and_one_too_many_is_not_let_in() {
 async fn a_client_that_does_not_read_is_closed() {
     let door = TestDoor::with(|config| config.limits.write_timeout = Duration::from_millis(300)).await;
     let client = door.client().await;
-    topic(&client, 1).await;
+    large_message(&client).await;
+    let mut raw = Raw::connect(&door).await;
+    raw.login(9).await;
+    raw.send(command(100), &poll_first()).await;
+    for _ in 0..1_000 {
+        if door.door.metrics().closed_stalled.get() == 1 {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("a client that does not read keeps its connection");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slow_reader_keeps_room_from_others_for_a_bounded_time() {
+    let door = TestDoor::with(|config| {
+        config.limits.write_timeout = Duration::from_secs(3);
+        config.limits.write_rate_min = 1 << 30;
+        config.limits.poll_wait = Duration::from_millis(200);
+        config.limits.polls_mib_max = 8;
+    })
+    .await;
+    let client = door.client().await;
+    large_message(&client).await;
+    let mut raw = Raw::connect(&door).await;
+    raw.login(9).await;
+    raw.send(command(100), &poll_first()).await;
+    raw.0.read_exact(&mut [0; 1_000]).await.unwrap();
+    let poll = || common::poll(&client, PollingStrategy::first(), 1);
+    assert!(poll().await.unwrap().messages.is_empty(), "all room is taken, by one answer");
+    let (mut read, mut piece) = (0, vec![0; 64 << 10]);
+    while read < 20 << 20
+        && let Ok(more @ 1..) = raw.0.read(&mut piece).await
+    {
+        read += more;
+        if door.door.metrics().closed_stalled.get() == 0 {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+    assert!(read < 20 << 20, "it never stalled, and was given all the time that it took");
+    assert_eq!(door.door.metrics().closed_stalled.get(), 1);
+    assert_eq!(poll().await.unwrap().messages.len(), 1);
+}
+
+async fn large_message(client: &TcpClient) {
+    topic(client, 1).await;
     let payload = bytes::Bytes::from(vec![1; 20 << 20]);
     let mut messages = [IggyMessage::builder().payload(payload).build().unwrap()];
     client.send_messages(&id("s"), &id("t"), &Partitioning::partition_id(0), &mut messages).await.unwrap();
-    let mut raw = Raw::connect(&door).await;
-    raw.login(9).await;
+}
+
+fn poll_first() -> Vec<u8> {
     let poll = iggy_binary_protocol::requests::messages::PollMessagesRequest {
         consumer: iggy_binary_protocol::WireConsumer::consumer(iggy_binary_protocol::WireIdentifier::numeric(1)),
         stream_id: iggy_binary_protocol::WireIdentifier::named("s").unwrap(),
@@ -306,14 +421,7 @@ async fn a_client_that_does_not_read_is_closed() {
         count: 1,
         auto_commit: false,
     };
-    raw.send(command(100), &poll.to_bytes()).await;
-    for _ in 0..1_000 {
-        if door.door.metrics().closed_stalled.get() == 1 {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    panic!("a client that does not read keeps its connection");
+    poll.to_bytes().to_vec()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -325,4 +433,24 @@ async fn shutdown_closes_idle_connections_and_the_store_stays_open() {
     door.shutdown().await;
     assert!(raw.is_closed().await);
     assert!(store.topics().await.is_ok());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_second_login_of_one_client_number_inherits_no_membership() {
+    use iggy_binary_protocol::WireIdentifier;
+    use iggy_binary_protocol::requests::consumer_groups::JoinConsumerGroupRequest;
+    let door = TestDoor::open().await;
+    let client = door.client().await;
+    topic(&client, 1).await;
+    client.create_consumer_group(&id("s"), &id("t"), "g").await.unwrap();
+    let named = |name| WireIdentifier::named(name).unwrap();
+    let join = JoinConsumerGroupRequest { stream_id: named("s"), topic_id: named("t"), group_id: named("g") };
+    let members =
+        || async { client.get_consumer_group(&id("s"), &id("t"), &id("g")).await.unwrap().unwrap().members_count };
+    let (mut first, mut second) = (Raw::connect(&door).await, Raw::connect(&door).await);
+    first.login(7).await;
+    assert_eq!(first.result(Operation::JoinConsumerGroup, 1, &join.to_bytes()).await, Some(0));
+    assert_eq!(members().await, 1);
+    second.login(7).await;
+    assert_eq!(members().await, 0);
 }

@@ -77,9 +77,25 @@ pub(super) async fn delete(service: &Service, body: &Bytes) -> Answer {
 pub(super) async fn join(service: &Service, caller: &Caller, body: &Bytes) -> Answer {
     let request = JoinConsumerGroupRequest::decode_from(body).map_err(malformed)?;
     let (found, key) = existing(service, &request.stream_id, &request.topic_id, &request.group_id).await?;
+    admit(service, caller, &request, (found, key)).await
+}
+
+/// Takes the caller into the group that was found.
+async fn admit(
+    service: &Service,
+    caller: &Caller,
+    request: &JoinConsumerGroupRequest,
+    (found, key): (Found, GroupKey),
+) -> Answer {
     let max = service.config.limits.members_max;
     if !service.members.join(key, caller.client(), found.info.partitions, max) {
         return Err(Code::CANNOT_CREATE_GROUP.into());
+    }
+    // Group or topic may have been deleted since it was found, and nothing would ever clear its members away.
+    let again = existing(service, &request.stream_id, &request.topic_id, &request.group_id).await;
+    if !again.as_ref().is_ok_and(|(_, now)| *now == key) {
+        service.members.leave(key, caller.client());
+        return Err(again.err().unwrap_or(Code::GROUP_NOT_FOUND.into()));
     }
     if let Some(session) = &caller.session {
         session.joins();
@@ -157,4 +173,56 @@ fn describe(service: &Service, found: &Found, id: u32, name: &str) -> Result<Con
         name: view::name(name)?,
     };
     Ok(ConsumerGroupDetailsResponse { group, members })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+    use std::sync::Arc;
+
+    use milena_server::memory::Memory;
+    use milena_store::testing::MemoryStore;
+    use milena_store::{Store, TopicSettings};
+
+    use super::*;
+    use crate::admin::TopicAdmin;
+    use crate::config::{DoorConfig, OffsetRules, Secret};
+    use crate::limits::DoorLimits;
+
+    async fn service() -> Service {
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+        store.create_topic("s", "t", 1, &TopicSettings::default()).await.unwrap();
+        let config = DoorConfig {
+            listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+            advertised: None,
+            username: "iggy".to_owned(),
+            password: Some(Secret::new("secret")),
+            offset_rules: OffsetRules::Server,
+            instance_id: 0,
+            limits: DoorLimits::default(),
+        };
+        let admin: Arc<dyn TopicAdmin> = Arc::new(Arc::clone(&store));
+        Service::open(config, store, admin, Arc::new(Memory::new(1 << 20))).await.unwrap().0
+    }
+
+    #[tokio::test]
+    async fn who_joins_a_group_that_is_deleted_meanwhile_is_no_member_of_anything() {
+        let service = service().await;
+        let address = SocketAddr::from(([127, 0, 0, 1], 1));
+        let id = service.clients.enter(address);
+        let (session, _) = service.clients.login(id, 7);
+        let caller = Caller { id, local: address, session: Some(session), last: tokio::sync::Mutex::default() };
+        let named = |name: &str| WireIdentifier::named(name).unwrap();
+        let request = JoinConsumerGroupRequest { stream_id: named("s"), topic_id: named("t"), group_id: named("g") };
+        let topic = service.catalog.topic(&request.stream_id, &request.topic_id).await.unwrap();
+        let of = Incarnation::of(&topic.info.topic);
+        let group = Record::Group { of, id: 0, name: "g".to_owned() };
+        service.catalog.state.write(group).await.unwrap();
+        let found = existing(&service, &request.stream_id, &request.topic_id, &request.group_id).await.unwrap();
+        service.catalog.state.write(Record::DropGroup { of, id: 0 }).await.unwrap();
+        service.members.remove((of, 0));
+        let answer = admit(&service, &caller, &request, found).await;
+        assert_eq!(answer.unwrap_err(), Refusal::Rejected(Code::GROUP_NOT_FOUND));
+        assert!(service.members.groups_of(7).is_empty());
+    }
 }

@@ -51,9 +51,31 @@ pub(crate) struct Caller {
 
 /// An answer that is kept.
 pub(crate) struct Remembered {
-    pub(crate) request: u64,
-    pub(crate) checksum: u128,
+    pub(crate) request: RequestKey,
     pub(crate) answer: bytes::Bytes,
+}
+
+/// What two sendings of one request have in common.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct RequestKey {
+    operation: Operation,
+    client: u128,
+    session: u64,
+    request: u64,
+    checksum: u128,
+}
+
+impl RequestKey {
+    pub(crate) fn of(request: &Request) -> Self {
+        let header = &request.header;
+        Self {
+            operation: header.operation,
+            client: header.client,
+            session: header.session,
+            request: header.request,
+            checksum: header.request_checksum,
+        }
+    }
 }
 
 impl Caller {

@@ -8,6 +8,8 @@ use iggy_binary_protocol::consensus::{HEADER_SIZE, Operation};
 use iggy_binary_protocol::primitives::consumer::KIND_CONSUMER_GROUP;
 use iggy_binary_protocol::requests::messages::PollMessagesRequest;
 use milena_store::{Bounds, Entry, PartitionRef, ReadLimit, StoreError, TimeKind};
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::timeout;
 
 use super::{Answer, Caller, offsets, view};
 use crate::batch::{Room, encode};
@@ -81,8 +83,10 @@ async fn read(service: &Service, poll: &Poll) -> Result<(Reply, Option<u64>), Re
         return Ok((reply, None));
     };
     // The first piece waits for room, further ones are left out when there is none: a poll that holds some must not wait
-    // for another that does.
-    reply.hold = Arc::clone(&service.polls).acquire_owned().await.ok();
+    // for another that does. A first piece that needs more than is held gives that back before it waits.
+    let Some(mut hold) = wait_for_room(service, 1).await else { return Ok((reply, None)) };
+    // Mebibytes that are held for what is read next.
+    let mut ahead = 1;
     let bytes = service.config.limits.poll_bytes_max;
     let mut room = Room { messages: poll.request.count, bytes };
     let (mut next, mut last) = (start.max(bounds.start), None);
@@ -97,6 +101,21 @@ async fn read(service: &Service, poll: &Poll) -> Result<(Reply, Option<u64>), Re
             Err(_) if last.is_some() => break,
             Err(error) => return Err(view::missing_partition(error)),
         };
+        let missing = mebibytes(service, &entries).saturating_sub(ahead);
+        match Arc::clone(&service.polls).try_acquire_many_owned(missing) {
+            Ok(more) => hold.merge(more),
+            Err(_) if last.is_some() => break,
+            Err(_) => {
+                ahead += missing;
+                drop((entries, hold));
+                hold = match wait_for_room(service, ahead).await {
+                    Some(hold) => hold,
+                    None => return Ok((reply, None)),
+                };
+                continue;
+            }
+        }
+        ahead = 0;
         for entry in &entries {
             let before = reply.body_len();
             let written = encode(reply.body(), partition, entry, next, room, last.is_none());
@@ -111,12 +130,8 @@ async fn read(service: &Service, poll: &Poll) -> Result<(Reply, Option<u64>), Re
             }
             next = next.max(entry.base_offset + u64::from(entry.count));
         }
-        let Ok(more) = Arc::clone(&service.polls).try_acquire_many_owned(mebibytes(&entries)) else { break };
-        match &mut reply.hold {
-            Some(hold) => hold.merge(more),
-            None => reply.hold = Some(more),
-        }
     }
+    reply.hold = Some(hold);
     let count = poll.request.count - room.messages;
     service.metrics.messages_out.add(u64::from(count));
     put_count(&mut reply, count);
@@ -144,9 +159,17 @@ async fn start(service: &Service, poll: &Poll, bounds: Bounds) -> Result<Option<
     Ok((start < bounds.end).then_some(start))
 }
 
-fn mebibytes(entries: &[Entry]) -> u32 {
+/// Waits until there is room for that many mebibytes; `None` when others keep it for too long.
+async fn wait_for_room(service: &Service, mebibytes: u32) -> Option<OwnedSemaphorePermit> {
+    let room = Arc::clone(&service.polls).acquire_many_owned(mebibytes);
+    timeout(service.config.limits.poll_wait, room).await.ok()?.ok()
+}
+
+/// Room that entries take, rounded up; never more than there is in all.
+fn mebibytes(service: &Service, entries: &[Entry]) -> u32 {
     let bytes: usize = entries.iter().map(|entry| entry.frames.len()).sum();
-    u32::try_from(bytes >> 20).unwrap_or(u32::MAX).max(1)
+    let most = service.config.limits.polls_mib_max.max(1);
+    u32::try_from(bytes.div_ceil(1 << 20).clamp(1, most)).unwrap_or(u32::MAX)
 }
 
 fn answer(partition: u32, current_offset: u64, count: u32) -> Reply {

@@ -38,7 +38,14 @@ pub(crate) fn login(service: &Service, connection: u32, current: Option<&Arc<Ses
     }
     let session = match current {
         Some(session) => Arc::clone(session),
-        None => service.clients.login(connection, request.header.client),
+        None => {
+            let (session, took_over) = service.clients.login(connection, request.header.client);
+            if took_over {
+                // The new session has joined nothing, so nobody would miss its heartbeats for what it inherited.
+                service.members.leave_all(session.client);
+            }
+            session
+        }
     };
     let Ok(server_version) = WireName::new(env!("CARGO_PKG_VERSION")) else {
         return Login::Refused(EvictionReason::SessionError);

@@ -53,7 +53,8 @@ pub(super) async fn create(service: &Service, body: &Bytes) -> Answer {
         StoreError::Refused { what, .. } if what.contains("name") => Refusal::Rejected(Code::INVALID_TOPIC_NAME),
         other => other.into(),
     })?;
-    let response = view::topic(service.catalog.store.as_ref(), &info).await?;
+    // The topic is there: a code that says "not done" would make the client create it again, and find that it exists.
+    let response = view::topic(service.catalog.store.as_ref(), &info).await.map_err(|_| Refusal::InDoubt)?;
     Ok(Reply::of(Operation::CreateTopic, &response))
 }
 
