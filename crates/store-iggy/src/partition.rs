@@ -140,8 +140,9 @@ impl Partition {
 
     fn fall(&mut self, said: Bounds, now: Instant) -> Seen {
         let since = match self.falling {
-            Some((_, since)) => since,
-            None => now,
+            // What was seen long ago and not since was another moment's lag, and says nothing of this one.
+            Some((_, since)) if now.saturating_duration_since(since) <= limits::FALL_GRACE * 3 => since,
+            _ => now,
         };
         self.falling = Some((said.end, since));
         if now.saturating_duration_since(since) < limits::FALL_GRACE {
@@ -182,6 +183,8 @@ impl Partition {
             // The leader itself gave this offset: what was there before it is gone.
             seen = self.fell_to(Bounds { start: self.bounds.start.min(base), end: base });
         }
+        // The leader goes on from the known end, so whoever named a lower one lagged behind it.
+        self.falling = None;
         self.message_bytes = Some((bytes as u64 / count.max(1)).max(1));
         let end = base.saturating_add(count);
         self.bounds.end = self.bounds.end.max(end);

@@ -104,6 +104,27 @@ fn a_lower_end_of_a_node_that_lags_is_forgotten() {
 }
 
 #[test]
+fn a_confirmation_at_the_end_or_behind_it_forgets_that_a_lower_end_was_seen() {
+    let mut partition = known(10);
+    partition.observe(described(4, 5), 10, Instant::now());
+    let began = partition.begin();
+    partition.confirmed(began, 10, 1, 50);
+    assert!(!partition.is_falling());
+    let seen = partition.observe(described(4, 5), 11, later(limits::FALL_GRACE));
+    assert_eq!((seen, partition.bounds().end), (Seen::default(), 11));
+}
+
+#[test]
+fn a_lower_end_that_was_seen_long_ago_does_not_count() {
+    let mut partition = known(10);
+    partition.observe(described(4, 5), 10, Instant::now());
+    let minutes = Duration::from_secs(180);
+    assert_eq!(partition.observe(described(4, 5), 10, later(minutes)), Seen::default());
+    let seen = partition.observe(described(4, 5), 10, later(minutes + limits::FALL_GRACE * 2));
+    assert_eq!(seen.fell, Some((10, 5)), "its time counts from the later sight");
+}
+
+#[test]
 fn an_offset_given_twice_proves_at_once_that_the_end_fell() {
     let mut partition = known(10);
     let began = partition.begin();
