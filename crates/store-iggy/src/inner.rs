@@ -236,6 +236,8 @@ impl Inner {
                 partition = ?at, from, to,
                 "the end of a partition fell: the server lost acknowledged messages, or the topic was purged"
             );
+            // The same offsets will hold other messages, with other times.
+            self.searches.lock().forget(&at.topic);
         }
         if at.topic.stream() == INTERNAL_STREAM && at.topic.topic() == journal::TOPIC {
             // Nobody but this store reads it.

@@ -80,6 +80,8 @@ impl Stretches {
 pub(crate) struct Searches {
     partitions: HashMap<PartitionRef, (u64, Stretches)>,
     clock: u64,
+    /// How often something was forgotten: what was read before that may be of messages that are gone.
+    forgets: u64,
 }
 
 impl Searches {
@@ -94,7 +96,20 @@ impl Searches {
         &mut entry.1
     }
 
+    /// To be asked for before a read, and handed to [`Self::remember`].
+    fn forgets(&self) -> u64 {
+        self.forgets
+    }
+
+    /// Notes a stretch that was read from `first` on, unless something was forgotten since `forgets` was asked for.
+    fn remember(&mut self, forgets: u64, at: &PartitionRef, first: u64, stretch: Stretch) {
+        if forgets == self.forgets {
+            self.of(at).remember(first, stretch);
+        }
+    }
+
     pub(crate) fn forget(&mut self, topic: &TopicRef) {
+        self.forgets += 1;
         self.partitions.retain(|at, _| at.topic != *topic);
     }
 }
@@ -156,6 +171,7 @@ impl Inner {
 
     /// Reads on from `from` and remembers what was seen; `None` when nothing is there any more.
     async fn step(&self, at: &PartitionRef, from: u64) -> Result<Option<(Vec<Entry>, u64)>, StoreError> {
+        let forgets = self.searches.lock().forgets();
         let entries = match self.read(at, from, STEP).await {
             Ok(entries) => entries,
             Err(StoreError::OutOfRange { bounds }) if bounds.start > from && bounds.start < bounds.end => {
@@ -169,7 +185,7 @@ impl Inner {
         let behind = last.base_offset.saturating_add(u64::from(last.count));
         let latest = times(&entries, from).fold(None, |best, found| Some(later(best, found)));
         if let Some(latest) = latest {
-            self.searches.lock().of(at).remember(from, Stretch { next: behind, latest });
+            self.searches.lock().remember(forgets, at, from, Stretch { next: behind, latest });
         }
         Ok(Some((entries, behind)))
     }

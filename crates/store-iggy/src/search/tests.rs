@@ -60,3 +60,17 @@ fn the_partition_that_was_searched_longest_ago_is_forgotten_first() {
     searches.forget(&at(0).topic);
     assert!(!searches.partitions.contains_key(&at(0)));
 }
+
+#[test]
+fn what_was_read_before_a_topic_was_forgotten_is_not_remembered() {
+    let mut searches = Searches::default();
+    let at = TopicRef::new("s", "t", 1, 2, 3).partition(0);
+    let before = searches.forgets();
+    searches.remember(before, &at, 0, stretch(10, 3, 500));
+    searches.forget(&at.topic);
+    searches.remember(before, &at, 0, stretch(10, 3, 500));
+    assert_eq!(searches.of(&at).at(5), None);
+    let now = searches.forgets();
+    searches.remember(now, &at, 0, stretch(10, 3, 500));
+    assert!(searches.of(&at).at(5).is_some());
+}
