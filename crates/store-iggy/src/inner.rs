@@ -1,5 +1,6 @@
 //! What every call shares, and looking at topics.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -30,6 +31,10 @@ pub(crate) struct Inner {
     pub(crate) keys: Keys,
     pub(crate) topics: Topics,
     pub(crate) table: Mutex<Table>,
+    /// Partitions whose trim point in the journal is void and not yet taken back there; see `trim.rs`.
+    pub(crate) void_trims: Mutex<HashSet<PartitionRef>>,
+    /// Held while records of trims are written, so that taking one back does not overtake the next.
+    pub(crate) writing_trims: tokio::sync::Mutex<()>,
     /// How far the journal was read.
     pub(crate) journal_next: tokio::sync::Mutex<u64>,
     pub(crate) watcher: RwLock<Option<Arc<dyn GrowthWatcher>>>,
@@ -50,6 +55,8 @@ impl Inner {
             keys,
             topics: Topics::default(),
             table: Mutex::default(),
+            void_trims: Mutex::default(),
+            writing_trims: tokio::sync::Mutex::new(()),
             journal_next: tokio::sync::Mutex::new(0),
             watcher: RwLock::default(),
             searches: Mutex::default(),
@@ -168,11 +175,11 @@ impl Inner {
         } else if facts.persists == Some(false) && !state.probed.load(Ordering::Relaxed) {
             tracing::debug!(?topic, "the server acknowledges messages of this topic that it holds in memory only");
         }
-        let table = self.table.lock();
         for (number, partition) in (0..).zip(state.partitions()) {
-            partition.lock().trim(table.trim(&topic.partition(number)));
+            // Locked before the table is asked, so that a trim point that becomes void meanwhile does not come back.
+            let mut partition = partition.lock();
+            partition.trim(self.kept_trim(&topic.partition(number)));
         }
-        drop(table);
         state
     }
 
@@ -238,6 +245,9 @@ impl Inner {
             );
             // The same offsets will hold other messages, with other times.
             self.searches.lock().forget(&at.topic);
+        }
+        if seen.trim_void {
+            self.note_void_trim(at);
         }
         if at.topic.stream() == INTERNAL_STREAM && at.topic.topic() == journal::TOPIC {
             // Nobody but this store reads it.

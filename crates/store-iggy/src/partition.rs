@@ -50,6 +50,8 @@ pub(crate) struct Seen {
     pub(crate) growth: Option<Growth>,
     /// The end fell for good: from there, to here.
     pub(crate) fell: Option<(u64, u64)>,
+    /// The trim point belonged to messages that are no longer there and was forgotten; the journal still has it.
+    pub(crate) trim_void: bool,
 }
 
 /// See the module.
@@ -127,7 +129,8 @@ impl Partition {
         self.bounds = Bounds0 { start: said.start.max(self.bounds.start).min(said.end), end: said.end };
         if !self.heard_of {
             (self.heard_of, self.announced) = (true, self.bounds.end);
-            return Seen::default();
+            // The journal's trim point is from before this start; the messages may have been purged meanwhile.
+            return Seen { trim_void: self.forget_void_trim(), ..Seen::default() };
         }
         if self.in_flight > 0 || self.bounds.end <= self.announced {
             return Seen::default();
@@ -135,7 +138,7 @@ impl Partition {
         let messages = self.bounds.end - self.announced;
         let grown = described.bytes.saturating_sub(old_bytes);
         let bytes = if grown > 0 { grown } else { messages.saturating_mul(self.average_bytes()) };
-        Seen { growth: Some(self.announce(bytes)), fell: None }
+        Seen { growth: Some(self.announce(bytes)), ..Seen::default() }
     }
 
     fn fall(&mut self, said: Bounds, now: Instant) -> Seen {
@@ -156,7 +159,16 @@ impl Partition {
         self.bounds = Bounds0 { start: said.start, end: said.end };
         self.announced = said.end;
         self.falling = None;
-        Seen { growth: None, fell: Some((from, said.end)) }
+        Seen { growth: None, fell: Some((from, said.end)), trim_void: self.forget_void_trim() }
+    }
+
+    /// Forgets a trim point above the end, which would hide new messages when they reach it.
+    fn forget_void_trim(&mut self) -> bool {
+        let void = self.trim_is_void();
+        if void {
+            self.trimmed = 0;
+        }
+        void
     }
 
     /// True while a lower end is seen and not yet believed.

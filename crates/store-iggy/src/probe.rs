@@ -38,6 +38,11 @@ pub(crate) async fn run(store: Weak<Inner>) {
     let mut probes: Vec<Probe> = Vec::new();
     loop {
         let Some(inner) = store.upgrade().filter(|inner| inner.check_open().is_ok()) else { return };
+        if inner.has_void_trims() {
+            let inner = Arc::clone(&inner);
+            // Not here: the journal may be slow, and fetches wait for the looks.
+            tokio::spawn(async move { inner.take_back_void_trims().await });
+        }
         let fresh = std::mem::take(&mut *inner.probed.lock());
         let due = Instant::now() + limits::PROBE_INTERVAL_MIN;
         probes.extend(fresh.into_iter().map(|state| Probe { state, pause: limits::PROBE_INTERVAL_MIN, due }));

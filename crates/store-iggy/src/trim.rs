@@ -31,13 +31,13 @@ impl Inner {
     pub(crate) async fn trim(self: &Arc<Self>, at: &PartitionRef, before: u64) -> Result<Bounds, StoreError> {
         let (state, partition) = self.partition(at).await?;
         self.look(&state, Instant::now()).await?;
+        let writing = self.writing_trims.lock().await;
         let (bounds, void) = {
             let known = partition.lock();
-            (known.bounds(), known.trim_is_void())
+            (known.bounds(), known.trim_is_void() || self.void_trims.lock().contains(at))
         };
         if void {
-            // What was trimmed was purged too; without this the new messages would be hidden when they reach it.
-            self.write(Record::trim(at, 0)).await?;
+            self.take_back(at).await?;
             partition.lock().trim(0);
         }
         let before = before.min(bounds.end);
@@ -45,6 +45,7 @@ impl Inner {
             self.write(Record::trim(at, before)).await?;
             partition.lock().trim(before);
         }
+        drop(writing);
         // Only Milena's own topics are small enough to be measured for it; others lose their segments to retention.
         if at.topic.stream() == INTERNAL_STREAM && !state.trimming.swap(true, Ordering::AcqRel) {
             let (inner, at) = (Arc::clone(self), at.clone());
@@ -57,6 +58,40 @@ impl Inner {
         }
         let bounds = partition.lock().bounds();
         Ok(bounds)
+    }
+
+    /// The trim point that the journal has of this partition, unless it is void.
+    pub(crate) fn kept_trim(&self, at: &PartitionRef) -> u64 {
+        if self.void_trims.lock().contains(at) { 0 } else { self.table.lock().trim(at) }
+    }
+
+    /// Has the trim point of this partition taken back in the journal: what was trimmed was purged too, and the record
+    /// would hide new messages when they reach it.
+    pub(crate) fn note_void_trim(&self, at: &PartitionRef) {
+        self.void_trims.lock().insert(at.clone());
+        self.probe_wake.notify_one();
+    }
+
+    pub(crate) fn has_void_trims(&self) -> bool {
+        !self.void_trims.lock().is_empty()
+    }
+
+    /// Takes void trim points back in the journal, unless somebody does. What fails is tried again later.
+    pub(crate) async fn take_back_void_trims(&self) {
+        let Ok(_writing) = self.writing_trims.try_lock() else { return };
+        let void: Vec<_> = self.void_trims.lock().iter().cloned().collect();
+        for at in void {
+            if let Err(error) = self.take_back(&at).await {
+                tracing::debug!(partition = ?at, %error, "a void trim point stays in the journal for now");
+                return;
+            }
+        }
+    }
+
+    async fn take_back(&self, at: &PartitionRef) -> Result<(), StoreError> {
+        self.write(Record::trim(at, 0)).await?;
+        self.void_trims.lock().remove(at);
+        Ok(())
     }
 
     /// Removes the oldest segments while it is certain that they lie wholly below the start.

@@ -14,15 +14,18 @@
 mod common;
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use common::{RUNTIME, open};
-use iggy::prelude::{Client, Identifier, StreamClient, TcpClient};
+use iggy::prelude::{Client, Identifier, StreamClient, TcpClient, TopicClient};
 use iggy_common::{AutoLogin, Credentials, TcpClientConfig};
-use milena_store::Store;
 use milena_store::conformance::StoreFactory;
+use milena_store::testing::{TestMessage, batch_of};
+use milena_store::{Bounds, Store, TopicSettings};
 use milena_store_iggy::IggyConfig;
 use milena_store_iggy::url::IggyUrl;
 use parking_lot::{Mutex, MutexGuard};
+use pollster::block_on;
 
 /// One server, so one test at a time.
 static TURN: Mutex<()> = Mutex::new(());
@@ -51,7 +54,7 @@ impl RealServer {
     }
 }
 
-async fn empty(config: &IggyConfig) {
+async fn native(config: &IggyConfig) -> TcpClient {
     let credentials = Credentials::UsernamePassword(config.user.clone(), config.password.clone());
     let client = TcpClient::create(Arc::new(TcpClientConfig {
         server_address: config.servers[0].clone(),
@@ -60,6 +63,11 @@ async fn empty(config: &IggyConfig) {
     }));
     let client = client.unwrap();
     Client::connect(&client).await.unwrap();
+    client
+}
+
+async fn empty(config: &IggyConfig) {
+    let client = native(config).await;
     for stream in STREAMS {
         let name = Identifier::named(stream).unwrap();
         if client.get_stream(&name).await.unwrap().is_some() {
@@ -78,6 +86,40 @@ impl StoreFactory for RealServer {
         drop(store);
         Some(StoreFactory::open(self))
     }
+}
+
+#[test]
+fn a_trim_point_that_a_purge_made_void_does_not_come_back() {
+    let Some(server) = RealServer::new() else { return };
+    let store = server.open();
+    let topic = block_on(store.create_topic("conformance", "purged", 1, &TopicSettings::default())).unwrap().topic;
+    let at = topic.partition(0);
+    let append = |count: u128| {
+        for id in 1..=count {
+            block_on(store.append(&at, batch_of(&[TestMessage::new(id, b"value")]))).unwrap();
+        }
+    };
+    append(5);
+    block_on(store.trim(&at, 4)).unwrap();
+    RUNTIME.block_on(async {
+        let (stream, topic) = (Identifier::named("conformance").unwrap(), Identifier::named("purged").unwrap());
+        native(&server.config).await.purge_topic(&stream, &topic).await.unwrap();
+    });
+    // The first of them shows that the end fell, and the others pass the trim point.
+    append(7);
+    let all = Bounds { start: 0, end: 7 };
+    let started = Instant::now();
+    let reopened = || {
+        let other = server.open();
+        block_on(other.topics()).unwrap();
+        block_on(other.bounds(&at)).unwrap()
+    };
+    while reopened() != all {
+        assert!(started.elapsed() < Duration::from_secs(30), "the journal still has the trim point");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    block_on(store.topics()).unwrap();
+    assert_eq!(block_on(store.bounds(&at)).unwrap(), all);
 }
 
 /// As the suite's own macro, for a server that may not be there.

@@ -158,9 +158,29 @@ fn a_trim_of_messages_that_a_purge_took_away_is_void() {
     let mut partition = known(10);
     partition.trim(8);
     let began = partition.begin();
-    partition.confirmed(began, 0, 1, 50);
+    assert!(partition.confirmed(began, 0, 1, 50).trim_void);
     assert_eq!(partition.bounds(), Bounds { start: 0, end: 1 });
-    assert!(partition.trim_is_void());
+    let began = partition.begin();
+    assert!(!partition.confirmed(began, 1, 20, 50).trim_void, "that is told once");
+    assert_eq!(partition.bounds(), Bounds { start: 0, end: 21 }, "the end passed it and nothing is hidden");
+}
+
+#[test]
+fn a_fall_that_leaves_the_trim_point_below_the_end_keeps_it() {
+    let mut partition = known(10);
+    partition.trim(3);
+    let began = partition.begin();
+    assert!(!partition.confirmed(began, 5, 1, 50).trim_void);
+    assert_eq!(partition.bounds(), Bounds { start: 3, end: 6 });
+}
+
+#[test]
+fn a_trim_point_of_the_journal_above_the_end_of_the_first_look_is_void() {
+    let mut partition = Partition::default();
+    partition.trim(1_000);
+    assert!(partition.observe(described(499, 500), 0, Instant::now()).trim_void);
+    assert!(!partition.observe(described(1_499, 1_500), 500, Instant::now()).trim_void);
+    assert_eq!(partition.bounds(), Bounds { start: 0, end: 1_500 });
 }
 
 #[test]
