@@ -71,7 +71,7 @@ pub(crate) const TIMESTAMP_SPAN_MICROS: u64 = u32::MAX as u64;
 /// Messages of one poll: a reply has no limit in bytes, so the count is what bounds it.
 pub(crate) const POLL_COUNT_MAX: u32 = 10_000;
 
-/// Messages of the first poll of a partition whose messages' size is not known.
+/// Messages of the first poll of a partition; each later one asks for at most twice as many as came.
 pub(crate) const POLL_COUNT_FIRST: u32 = 64;
 
 /// Polls of one read.

@@ -36,6 +36,11 @@ impl CallError {
         matches!(self, Self::Said(error) if breaks_connection(error))
     }
 
+    /// True when the request was sent, or may have been, and no reply came: it may have been too large to come.
+    pub(crate) fn lost_the_reply(&self) -> bool {
+        matches!(self, Self::Late(_)) || self.is_loss()
+    }
+
     /// As the store's error, for an operation of kind `op` on `what`.
     pub(crate) fn of(&self, op: Op, what: &str) -> StoreError {
         match self {

@@ -70,6 +70,10 @@ pub(crate) struct Partition {
     heard_of: bool,
     /// Frame bytes of a message, as last read or written.
     message_bytes: Option<u64>,
+    /// Frame bytes of the largest message of late.
+    largest_bytes: u64,
+    /// Messages that the next poll may ask for, once one was answered or lost.
+    poll_max: Option<u32>,
 }
 
 /// `Bounds` has no default; an untouched partition begins and ends at 0.
@@ -197,7 +201,9 @@ impl Partition {
         }
         // The leader goes on from the known end, so whoever named a lower one lagged behind it.
         self.falling = None;
-        self.message_bytes = Some((bytes as u64 / count.max(1)).max(1));
+        let average = (bytes as u64 / count.max(1)).max(1);
+        self.message_bytes = Some(average);
+        self.largest_bytes = self.largest_bytes.max(average);
         let end = base.saturating_add(count);
         self.bounds.end = self.bounds.end.max(end);
         if !self.heard_of {
@@ -221,11 +227,31 @@ impl Partition {
         self.bounds.start = self.bounds.start.max(start).min(self.bounds.end);
     }
 
-    /// A read or an append met `messages` messages of `bytes` frame bytes.
-    pub(crate) fn met(&mut self, messages: u64, bytes: u64) {
-        if let Some(average) = bytes.checked_div(messages) {
-            self.message_bytes = Some(average.max(1));
-        }
+    /// A poll brought `messages` messages of `bytes` frame bytes, the largest of `largest`.
+    pub(crate) fn met(&mut self, messages: u64, bytes: u64, largest: u64) {
+        let Some(average) = bytes.checked_div(messages) else { return };
+        self.message_bytes = Some(average.max(1));
+        // One large message must not keep all later polls small, so it is forgotten by and by.
+        self.largest_bytes = largest.max(self.largest_bytes - self.largest_bytes / 8);
+        let doubled = u32::try_from(messages.saturating_mul(2)).unwrap_or(u32::MAX).min(limits::POLL_COUNT_MAX);
+        self.poll_max = Some(self.poll_max().max(doubled));
+    }
+
+    /// A poll for `count` messages had no answer: its reply may have been too large to come in time.
+    pub(crate) fn poll_lost(&mut self, count: u32) {
+        self.poll_max = Some(self.poll_max().min(count / 2).max(1));
+    }
+
+    fn poll_max(&self) -> u32 {
+        self.poll_max.unwrap_or(limits::POLL_COUNT_FIRST)
+    }
+
+    /// How many messages the next poll asks for. Nobody knows the size of what it will bring, and the reply is as
+    /// large as the messages are: so it counts with the largest of late, and asks for at most twice as many as came
+    /// before.
+    pub(crate) fn poll_count(&self, bytes: usize, remaining: u64) -> u32 {
+        let expected = self.expected_bytes().map(|average| average.max(self.largest_bytes));
+        poll_count(bytes, expected, remaining).min(self.poll_max())
     }
 
     /// Frame bytes of a message, as far as is known: the larger of what was met last and what the server's figures
@@ -241,7 +267,7 @@ impl Partition {
 }
 
 /// How many messages a poll asks for, so that its reply is about `bytes` large and not far above.
-pub(crate) fn poll_count(bytes: usize, expected_bytes: Option<u64>, remaining: u64) -> u32 {
+fn poll_count(bytes: usize, expected_bytes: Option<u64>, remaining: u64) -> u32 {
     let wanted = match expected_bytes {
         Some(average) => (bytes as u64 / average.max(1)).max(1),
         None => u64::from(limits::POLL_COUNT_FIRST),

@@ -25,6 +25,8 @@ pub(crate) struct Polled {
     /// Messages and frame bytes in the reply, also what was left over: the size of messages is learned from them.
     pub(crate) messages: u64,
     pub(crate) bytes: u64,
+    /// Frame bytes of the largest of them.
+    pub(crate) largest: u64,
     /// Why the reply cannot be read any further, if that is so.
     pub(crate) damage: Option<String>,
     /// True when messages of the reply were left out because of the limit.
@@ -80,6 +82,7 @@ impl Builder {
             let size = FRAME_HEADER_BYTES + message.payload.len() + message.user_headers.len();
             self.polled.messages += 1;
             self.polled.bytes += size as u64;
+            self.polled.largest = self.polled.largest.max(size as u64);
             if offset < self.from || self.polled.cut {
                 continue;
             }

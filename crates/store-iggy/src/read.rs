@@ -14,7 +14,7 @@ use tokio::time::sleep;
 use crate::error::Op;
 use crate::inner::Inner;
 use crate::limits;
-use crate::partition::poll_count;
+use crate::line::CallError;
 use crate::poll::{self, Polled};
 
 impl Inner {
@@ -62,11 +62,10 @@ impl Inner {
         let (state, partition) = self.partition(at).await?;
         let mut pause = limits::EMPTY_POLL_PAUSE;
         for _ in 0..limits::EMPTY_POLLS_MAX {
-            let expected = partition.lock().expected_bytes();
-            let count = poll_count(limit.bytes, expected, end.saturating_sub(from));
+            let count = partition.lock().poll_count(limit.bytes, end.saturating_sub(from));
             let body = self.poll(at, WirePollingStrategy::offset(from), count).await?;
             let mut polled = poll::decode(&body, from, limit);
-            partition.lock().met(polled.messages, polled.bytes);
+            partition.lock().met(polled.messages, polled.bytes, polled.largest);
             if polled.first.is_some_and(|first| first > from) {
                 return Err(self.passed_by(at, from, polled.first).await);
             }
@@ -96,6 +95,12 @@ impl Inner {
         })
     }
 
+    fn poll_lost(&self, at: &PartitionRef, count: u32) {
+        if let Some(partition) = self.topics.get(&at.topic).and_then(|state| state.partition(at.partition)) {
+            partition.lock().poll_lost(count);
+        }
+    }
+
     /// The server serves from its first message when a poll asks for an older one, without a word.
     async fn passed_by(&self, at: &PartitionRef, from: u64, first: Option<u64>) -> StoreError {
         let known = async {
@@ -114,7 +119,7 @@ impl Inner {
         }
     }
 
-    /// One poll.
+    /// One poll. When it has no answer, the next ones of this partition ask for fewer messages.
     pub(crate) async fn poll(
         &self,
         at: &PartitionRef,
@@ -122,20 +127,27 @@ impl Inner {
         count: u32,
     ) -> Result<Bytes, StoreError> {
         let (stream_id, topic_id) = self.names.wire(&at.topic)?;
-        let request = PollMessagesRequest {
+        let request = |count| PollMessagesRequest {
             // Nothing is committed, so that whoever asks does not matter.
             consumer: WireConsumer::consumer(WireIdentifier::numeric(0)),
-            stream_id,
-            topic_id,
+            stream_id: stream_id.clone(),
+            topic_id: topic_id.clone(),
             partition_id: Some(at.partition),
-            strategy,
+            strategy: strategy.clone(),
             count,
             auto_commit: false,
         };
-        let request = &request;
-        let send = |client: Arc<TcpClient>| async move { client.send_poll_with_response(request).await };
-        let polled = match self.pool.read().call(send, |outcome| outcome).await {
-            Err(error) if error.is_loss() => self.pool.read().call(send, |outcome| outcome).await,
+        let poll = async |count| {
+            let request = &request(count);
+            let send = |client: Arc<TcpClient>| async move { client.send_poll_with_response(request).await };
+            let polled = self.pool.read().call(send, |outcome| outcome).await;
+            if polled.as_ref().is_err_and(CallError::lost_the_reply) {
+                self.poll_lost(at, count);
+            }
+            polled
+        };
+        let polled = match poll(count).await {
+            Err(error) if error.is_loss() => poll((count / 2).max(1)).await,
             polled => polled,
         };
         polled.map_err(|error| error.of(Op::Read, "a partition"))

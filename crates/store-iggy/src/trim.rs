@@ -13,7 +13,6 @@ use crate::error::Op;
 use crate::inner::Inner;
 use crate::journal::Record;
 use crate::limits;
-use crate::partition::poll_count;
 use crate::poll;
 use crate::topics::TopicState;
 
@@ -137,9 +136,10 @@ impl Inner {
         let all = ReadLimit { bytes: usize::MAX, at_least_one: true };
         let (mut next, mut stored, mut largest) = (from, 0usize, 0usize);
         while next < until {
-            let count = poll_count(limits::SEARCH_STEP_BYTES, expected, until - next);
+            let count = partition.lock().poll_count(limits::SEARCH_STEP_BYTES, until - next);
             let body = self.poll(at, WirePollingStrategy::offset(next), count).await?;
             let polled = poll::decode(&body, next, all);
+            partition.lock().met(polled.messages, polled.bytes, polled.largest);
             let Some(last) = polled.entries.last().filter(|_| polled.damage.is_none()) else { return Ok(false) };
             next = last.base_offset.saturating_add(u64::from(last.count));
             // The header of a batch that was cut is delivered twice.

@@ -193,6 +193,44 @@ fn a_poll_asks_for_few_messages_when_they_are_large_or_their_size_is_not_known()
 }
 
 #[test]
+fn a_poll_asks_for_at_most_twice_as_many_as_came() {
+    let mut partition = known(1_000_000);
+    let counts = [64, 128, 256, 512, 1_024];
+    for expected in counts {
+        let count = partition.poll_count(1 << 20, 1_000_000);
+        assert_eq!(count, expected);
+        partition.met(u64::from(count), u64::from(count) * 100, 100);
+    }
+    partition.met(1, 100, 100);
+    assert_eq!(partition.poll_count(1 << 20, 1_000_000), 2_048, "a small poll between does not begin again");
+}
+
+#[test]
+fn a_poll_counts_with_the_largest_message_of_late_and_not_with_the_average() {
+    let mut partition = known(1_000_000);
+    partition.met(64, 64 * 2_000, 1 << 17);
+    assert_eq!(partition.poll_count(1 << 20, 1_000_000), 8);
+    for _ in 0..100 {
+        partition.met(8, 800, 100);
+    }
+    assert_eq!(partition.poll_count(1 << 20, 1_000_000), 128, "it is forgotten by and by");
+}
+
+#[test]
+fn polls_without_an_answer_ask_for_half_as_many_down_to_one() {
+    let mut partition = known(1_000_000);
+    let mut counts = Vec::new();
+    for _ in 0..8 {
+        let count = partition.poll_count(1 << 20, 1_000_000);
+        counts.push(count);
+        partition.poll_lost(count);
+    }
+    assert_eq!(counts, [64, 32, 16, 8, 4, 2, 1, 1]);
+    partition.met(1, 100, 100);
+    assert_eq!(partition.poll_count(1 << 20, 1_000_000), 2, "and grow again with what comes");
+}
+
+#[test]
 fn pauses_between_looks_grow_while_nothing_happens_and_with_the_number_of_topics() {
     let longest = Duration::from_millis(250);
     let mut pause = probe_pause(Duration::ZERO, true, longest, 1);
