@@ -83,6 +83,10 @@ pub(crate) const EMPTY_POLLS_MAX: usize = 4;
 /// Pause before such a poll is tried again; each doubles it.
 pub(crate) const EMPTY_POLL_PAUSE: Duration = Duration::from_millis(20);
 
+/// Pause after a deletion of a segment that is in doubt: the SDK goes on trying for 30 s, and a deletion that arrives
+/// late takes what is the oldest segment by then.
+pub(crate) const DELETION_DOUBT: Duration = Duration::from_secs(35);
+
 /// Bytes that one step of a search by time reads.
 pub(crate) const SEARCH_STEP_BYTES: usize = 1 << 20;
 

@@ -8,6 +8,7 @@ use std::time::Instant;
 use iggy_binary_protocol::WirePollingStrategy;
 use iggy_common::SegmentClient;
 use milena_store::{Bounds, INTERNAL_STREAM, PartitionRef, ReadLimit, StoreError};
+use tokio::time::sleep;
 
 use crate::error::Op;
 use crate::inner::Inner;
@@ -49,8 +50,13 @@ impl Inner {
         if at.topic.stream() == INTERNAL_STREAM && !state.trimming.swap(true, Ordering::AcqRel) {
             let (inner, at) = (Arc::clone(self), at.clone());
             tokio::spawn(async move {
-                if let Err(error) = inner.drop_segments(&at, &state).await {
+                let dropped = inner.drop_segments(&at, &state).await;
+                drop(inner);
+                if let Err(error) = dropped {
                     tracing::debug!(partition = ?at, %error, "old segments stay for now");
+                    if let StoreError::InDoubt { .. } = error {
+                        sleep(limits::DELETION_DOUBT).await;
+                    }
                 }
                 state.trimming.store(false, Ordering::Release);
             });
@@ -103,7 +109,7 @@ impl Inner {
                 let known = partition.lock();
                 (known.server_start(), known.bounds().start)
             };
-            if !self.holds_a_segment(at, from, until, segment_bytes).await? {
+            if !self.holds_two_segments(at, from, until, segment_bytes).await? {
                 return Ok(());
             }
             let (stream_id, topic_id) = self.names.topic(at.topic.stream(), at.topic.topic())?;
@@ -119,8 +125,9 @@ impl Inner {
         Ok(())
     }
 
-    /// True when `from..until` holds more bytes than the oldest segment can: then that segment ends within.
-    async fn holds_a_segment(
+    /// True when `from..until` holds more bytes than the two oldest segments can: then both end within, so that another
+    /// gateway's deletion beside ours, or ours when it arrives twice, takes nothing that is wanted.
+    async fn holds_two_segments(
         &self,
         at: &PartitionRef,
         from: u64,
@@ -130,7 +137,7 @@ impl Inner {
         let (_, partition) = self.partition(at).await?;
         let expected = partition.lock().expected_bytes();
         let guessed = until.saturating_sub(from).saturating_mul(expected.unwrap_or(0));
-        if guessed < segment_bytes as u64 {
+        if guessed < (segment_bytes as u64).saturating_mul(2) {
             return Ok(false);
         }
         let all = ReadLimit { bytes: usize::MAX, at_least_one: true };
@@ -145,11 +152,28 @@ impl Inner {
             // The header of a batch that was cut is delivered twice.
             let bytes = body.len().saturating_sub(REPLY_PREFIX_BYTES + BATCH_HEADER_BYTES);
             (stored, largest) = (stored.saturating_add(bytes), largest.max(bytes));
-            let certain = segment_bytes.saturating_add(SEAL_SLACK_BYTES).saturating_add(largest.saturating_mul(2));
-            if next <= until && stored > certain {
+            if next <= until && stored > certain_bytes(segment_bytes, largest) {
                 return Ok(true);
             }
         }
         Ok(false)
+    }
+}
+
+/// The most that the two oldest segments hold, and what the largest reply of a poll may count too much: its ends.
+fn certain_bytes(segment_bytes: usize, largest_reply: usize) -> usize {
+    let segments = segment_bytes.saturating_add(SEAL_SLACK_BYTES).saturating_mul(2);
+    segments.saturating_add(largest_reply.saturating_mul(2))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_segment_is_removed_only_when_two_that_are_overfull_lie_below_the_start() {
+        let (segment, reply) = (1 << 20, 4_096);
+        assert_eq!(certain_bytes(segment, reply), 2 * (segment + SEAL_SLACK_BYTES) + 2 * reply);
+        assert_eq!(certain_bytes(usize::MAX, reply), usize::MAX, "never, rather than too early");
     }
 }
