@@ -327,3 +327,29 @@ fn a_reader_that_begins_at_the_base_comes_to_the_same_view_and_the_base_follows_
     }
     assert!(bases.len() > 3 && holders.len() > 1, "{bases:?} {holders:?}");
 }
+
+#[test]
+fn the_base_goes_on_under_a_holder_that_began_at_one() {
+    let start = |instance: u16, view| Machine::new(me(instance, u128::from(instance)), view, Duration::ZERO);
+    let mut quiet = Quiet { log: Vec::new(), machines: vec![(0, start(0, View::default()))], now: Duration::ZERO };
+    while quiet.machines[0].1.view().base() == 0 {
+        quiet.round();
+    }
+    let base = quiet.machines[0].1.view().base();
+    quiet.machines = vec![(usize::try_from(base).unwrap(), start(1, View::from_base(base)))];
+    let (mut all, mut read) = (View::default(), 0);
+    let until = quiet.log.len() as u64 + 3 * KEEP;
+    while (quiet.log.len() as u64) < until {
+        quiet.round();
+        let (next, machine) = &quiet.machines[0];
+        for (offset, beat) in quiet.log.iter().enumerate().take(*next).skip(read) {
+            all.take(offset as u64, 0, quiet.now, beat);
+        }
+        read = *next;
+        assert_eq!(machine.view().base(), all.base(), "as for who read everything");
+        assert!(read as u64 - machine.view().base() < 3 * KEEP, "{read}");
+    }
+    let (_, machine) = &quiet.machines[0];
+    assert_eq!(machine.view().lease().holder.map(|holder| holder.instance), Some(1));
+    assert!(machine.view().base() > base + KEEP);
+}

@@ -165,7 +165,9 @@ impl View {
         if base > self.base {
             self.base = base;
             self.next_base = Some(offset);
-        } else if self.next_base.is_none() {
+        } else if base == self.base && self.next_base.is_none_or(|next| next <= base) {
+            // The renewal at the base itself names an older one: who begins there waits, as everybody else did, for the
+            // first that names this one. Otherwise the base would be its own successor, and never move again.
             self.next_base = Some(offset);
         }
     }
