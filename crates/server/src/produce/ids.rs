@@ -23,9 +23,10 @@ pub type MarksFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>>
 
 /// Where the ends of taken blocks are kept.
 pub trait Marks: Send + Sync + 'static {
-    /// End of the last block of every instance: no counter at or above it was ever given out.
+    /// End of the last block of every instance, as far as it was read: no counter of our own instance at or above it was
+    /// ever given out.
     fn load(&self) -> MarksFuture<'_, HashMap<u16, u64>>;
-    /// Makes the end of a new block durable.
+    /// Makes the end of a new block durable. An error when a block was taken meanwhile that `load` did not tell of.
     fn store(&self, instance: u16, end: u64) -> MarksFuture<'_, ()>;
 }
 
@@ -50,8 +51,8 @@ pub struct ProducerIds {
     marks: Box<dyn Marks>,
     /// Ends of the blocks of other instances.
     others: RwLock<HashMap<u16, u64>>,
-    /// First counter that this process could give out.
-    began: u64,
+    /// First counter of those that this process gives out without a gap.
+    began: AtomicU64,
     next: AtomicU64,
     block_end: tokio::sync::Mutex<u64>,
 }
@@ -68,7 +69,7 @@ impl ProducerIds {
             instance,
             marks,
             others: RwLock::new(others),
-            began,
+            began: AtomicU64::new(began),
             next: AtomicU64::new(began),
             block_end: tokio::sync::Mutex::new(began),
         })
@@ -80,7 +81,17 @@ impl ProducerIds {
     /// When the ids are spent, or a new block cannot be stored.
     pub async fn allocate(&self) -> Result<u64, IdError> {
         let mut block_end = self.block_end.lock().await;
-        let counter = self.next.load(Ordering::Acquire);
+        let mut counter = self.next.load(Ordering::Acquire);
+        if counter >= *block_end {
+            let ends = self.marks.load().await?;
+            let taken = ends.get(&self.instance).copied().unwrap_or(0);
+            if taken > counter {
+                // A block of another process, or one of ours that was in doubt. If its ids were given out, then not here.
+                self.began.store(taken, Ordering::Release);
+                self.next.store(taken, Ordering::Release);
+                (counter, *block_end) = (taken, taken);
+            }
+        }
         if counter >= COUNTERS {
             return Err(IdError::Spent { instance: self.instance });
         }
@@ -104,11 +115,14 @@ impl ProducerIds {
         self.others.read().get(&instance).is_some_and(|end| counter < *end)
     }
 
-    /// True when the id was given out by this very process.
+    /// True when the id was given out by this very process. Ids from before a gap are left out: they are then taken for those
+    /// of a predecessor, which costs a look at the log.
     #[must_use]
     pub fn began_here(&self, producer_id: u64) -> bool {
         let (instance, counter) = split(producer_id);
-        instance == u64::from(self.instance) && counter >= self.began && counter < self.next.load(Ordering::Acquire)
+        // In this order: `began` is moved first, so no id of a gap is seen between the two.
+        let given_out = instance == u64::from(self.instance) && counter < self.next.load(Ordering::Acquire);
+        given_out && counter >= self.began.load(Ordering::Acquire)
     }
 }
 
