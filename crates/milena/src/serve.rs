@@ -23,8 +23,8 @@ const INTERRUPTED: i32 = 130;
 const CLOSING_WAIT: Duration = Duration::from_secs(5);
 
 /// Why a server ends that nobody told to.
-const DISPLACED: &str = "another server on this store has the instance_id of this one, which was silent for too long; see \
-                         that each has its own";
+const DISPLACED: &str = "another server on this store has the instance_id of this one, or may have it, as this one was silent for \
+                         too long; start it again, and see that each has its own";
 
 /// Serves until a signal says to stop.
 pub(crate) fn serve(sources: &Sources) -> Result<(), Failure> {

@@ -118,8 +118,8 @@ impl Server {
         Ok(Self { broker, addresses, accepting, gateways })
     }
 
-    /// Resolves when the server stopped serving by itself, because another gateway has its instance number. What is left to
-    /// do is [`Server::shutdown`].
+    /// Resolves when the server stopped serving by itself, because another gateway has its instance number, or may have it
+    /// since this one was away for too long to tell. What is left to do is [`Server::shutdown`].
     pub async fn displaced(&self) {
         match &self.gateways {
             Some(gateways) => gateways.displaced().await,
@@ -180,7 +180,7 @@ async fn stop_when_displaced(displaced: impl Future<Output = ()>, broker: Arc<Br
     }
     tracing::error!(
         instance = node,
-        "another gateway runs under the instance number of this one, which was silent for too long; this one stops serving"
+        "another gateway has the instance number of this one, or may have it, as was said above; this one stops serving"
     );
     lifecycle.advance(Phase::Draining);
 }

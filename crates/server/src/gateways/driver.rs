@@ -5,7 +5,7 @@ use std::sync::Arc;
 use milena_store::{Store, StoreError};
 use tokio::time::{Duration, Instant, sleep_until, timeout};
 
-use super::log::{GatewayLog, Message};
+use super::log::{GatewayLog, Message, is_lost};
 use super::machine::{Machine, Me, Standing};
 use super::shared::{Published, Shared};
 use super::view::View;
@@ -74,9 +74,14 @@ impl Driver {
     /// Goes on until this gateway leaves or is displaced.
     pub(super) async fn run(mut self) {
         loop {
-            let result = self.round().await;
-            self.note(result);
+            match self.round().await {
+                Err(error) if is_lost(&error) => return self.lose(&error),
+                result => self.note(result),
+            }
             if *self.machine.standing() == Standing::Displaced {
+                tracing::error!(
+                    "another gateway runs under the instance number of this one, which was silent for too long"
+                );
                 return;
             }
             if self.shared.is_leaving() {
@@ -135,6 +140,19 @@ impl Driver {
                 Err(error) => tracing::warn!(%error, "the other gateways were not told that this one stops"),
             }
         }
+    }
+
+    /// Trying on would be in vain, and meanwhile nobody here would notice that another gateway has the number. A process that
+    /// starts anew begins at the base.
+    fn lose(&mut self, error: &StoreError) {
+        tracing::error!(
+            %error,
+            next = self.log.next(),
+            "the log of gateways no longer has what this gateway has to read next; it was away for too long, or the topic \
+             was deleted"
+        );
+        self.machine.lose_log();
+        self.publish();
     }
 
     async fn trim(&mut self) {

@@ -70,11 +70,13 @@ impl GatewayLog {
     /// The next messages; none when all was read.
     ///
     /// # Errors
-    /// Whatever the store answers. Nothing was read then.
+    /// Whatever the store answers. Nothing was read then. [`StoreError::OutOfRange`] also when the log ends before what was
+    /// read already.
     pub(super) async fn read(&mut self) -> Result<Vec<Message>, StoreError> {
-        let Bounds { end, .. } = self.store.bounds(&self.at).await?;
-        if end < self.next {
-            return Err(StoreError::Broken { context: format!("the log of gateways ends at {end} and went further") });
+        let bounds = self.store.bounds(&self.at).await?;
+        let Bounds { start, end } = bounds;
+        if !(start..=end).contains(&self.next) {
+            return Err(StoreError::OutOfRange { bounds });
         }
         if end == self.next {
             return Ok(Vec::new());
@@ -124,6 +126,12 @@ impl GatewayLog {
             tracing::debug!(%error, "the log of gateways was not trimmed");
         }
     }
+}
+
+/// True when the log no longer has what this reader has to read next, and never will have it again: it was trimmed further
+/// than that, lost its end, or is another one.
+pub(super) fn is_lost(error: &StoreError) -> bool {
+    matches!(error, StoreError::OutOfRange { .. } | StoreError::NotFound { .. })
 }
 
 fn base_of(beat: &Beat) -> Option<u64> {

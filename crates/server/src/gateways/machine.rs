@@ -51,7 +51,7 @@ pub(super) enum Standing {
     Refused(Arc<Node>),
     /// Not, since there are as many gateways as there may be.
     Crowded,
-    /// No longer: somebody else took it.
+    /// No longer: somebody else took it, or that cannot be told since the log is lost.
     Displaced,
     /// It has given it back.
     Left,
@@ -156,6 +156,11 @@ impl Machine {
         if self.standing == Standing::Waiting {
             self.standing = Standing::Left;
         }
+    }
+
+    /// From now on it is not known what the log says: somebody else may have the number and the lease.
+    pub(super) fn lose_log(&mut self) {
+        self.standing = Standing::Displaced;
     }
 
     /// The beat to send now, if there is one; `end` is the next offset that will be read. Sent one at a time: what was sent

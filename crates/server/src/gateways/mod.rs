@@ -145,7 +145,7 @@ impl Gateways {
         Arc::clone(&self.shared) as Arc<dyn Coordinators>
     }
 
-    /// Resolves when another gateway has the instance number of this one.
+    /// Resolves when another gateway has the instance number of this one, or the log that would say so is lost.
     pub(crate) fn displaced(&self) -> impl Future<Output = ()> + Send + 'static {
         let shared = Arc::clone(&self.shared);
         async move { shared.displaced().await }
@@ -166,8 +166,8 @@ impl Drop for Gateways {
 
 #[cfg(test)]
 mod tests {
-    use milena_store::testing::{Fault, Layer, Layered, MemoryStore};
-    use milena_store::{StoreFuture, TopicInfo};
+    use milena_store::testing::{Fault, Layer, Layered, MemoryStore, TestMessage, batch_of};
+    use milena_store::{INTERNAL_STREAM, StoreFuture, TopicInfo};
 
     use super::*;
 
@@ -205,5 +205,32 @@ mod tests {
         store.plan(Fault::Busy);
         store.plan(Fault::InDoubtLost);
         assert!(join(Arc::new(store)).await.is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_gateway_that_can_no_longer_read_on_ends_and_one_that_starts_anew_serves() {
+        for what in ["trimmed", "cut short", "deleted"] {
+            let store = MemoryStore::new();
+            let gateways = join(Arc::new(store.clone())).await.unwrap();
+            let topic = store.topic(INTERNAL_STREAM, "gateways").await.unwrap().unwrap().topic;
+            let at = topic.partition(0);
+            match what {
+                "trimmed" => {
+                    store.append(&at, batch_of(&[TestMessage::new(1, b"unread")])).await.unwrap();
+                    let end = store.bounds(&at).await.unwrap().end;
+                    store.trim(&at, end).await.unwrap();
+                }
+                "cut short" => store.lose_tail(&at, 0),
+                _ => store.delete_topic(&topic).await.unwrap(),
+            }
+            let ended = timeout(Duration::from_secs(60), gateways.displaced()).await;
+            assert!(ended.is_ok(), "{what}");
+            assert_ne!(gateways.coordinators().coordinator_of("group"), crate::groups::Coordinator::Here, "{what}");
+            drop(gateways);
+            // What is left says nothing of where it begins.
+            if what != "trimmed" {
+                assert!(join(Arc::new(store)).await.is_ok(), "{what}");
+            }
+        }
     }
 }

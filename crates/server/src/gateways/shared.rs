@@ -70,7 +70,7 @@ impl Shared {
         let _ = self.leaving.subscribe().wait_for(|leaving| *leaving).await;
     }
 
-    /// Resolves when somebody else has the number of this gateway.
+    /// Resolves when somebody else has the number of this gateway, or may have it.
     pub(super) async fn displaced(&self) {
         let _ = self.standing.subscribe().wait_for(|standing| *standing == Standing::Displaced).await;
     }
