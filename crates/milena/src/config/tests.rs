@@ -289,6 +289,7 @@ fn what_is_shown_is_a_file_that_means_the_same() {
 }
 
 #[test]
+#[cfg(feature = "iggy")]
 fn a_secret_is_not_taken_from_a_command_line_and_not_shown() {
     let url = "iggy://me:hush@host";
     for (path, value) in [("iggy.password", "hush"), ("iggy.url", url)] {
@@ -303,6 +304,7 @@ fn a_secret_is_not_taken_from_a_command_line_and_not_shown() {
 }
 
 #[test]
+#[cfg(feature = "iggy")]
 fn an_iggy_server_without_a_password_is_a_mistake_before_anything_starts() {
     let mistakes = Case::new().flag("iggy.url", "iggy://me@host").mistakes();
     assert!(mistakes.contains("MILENA_IGGY_PASSWORD"), "{mistakes}");
