@@ -1,4 +1,5 @@
-//! How long a look at all groups holds up everybody else, with 100,000 groups and 1,000,000 offsets.
+//! How long a look at all groups holds up everybody else, with 100,000 groups and 1,000,000 offsets:
+//! `cargo bench -p milena-groups`.
 
 #![allow(
     clippy::unwrap_used,
@@ -7,7 +8,7 @@
     clippy::panic,
     clippy::print_stdout,
     missing_docs,
-    reason = "test code"
+    reason = "a benchmark reports by printing and ends by panicking"
 )]
 
 use std::collections::HashSet;
@@ -103,9 +104,11 @@ fn ticks(groups: &mut Groups, late: Now, out: &mut Outputs) {
     report("tick, all sessions end", pieces);
 }
 
-#[test]
-#[ignore = "a measurement, which means something in a release build only"]
-fn how_long_a_slice_of_a_walk_takes() {
+fn main() {
+    // Run as a test, it is only built.
+    if !std::env::args().any(|argument| argument == "--bench") {
+        return;
+    }
     for members in [false, true] {
         let mut groups = filled(members);
         println!("members: {members}, offsets: {}", groups.offsets().len());
