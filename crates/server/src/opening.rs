@@ -30,7 +30,7 @@ pub(crate) async fn answered<T>(
 ///
 /// # Errors
 /// As [`StateLog::open`]; [`StoreError::Busy`] after [`STORE_SILENCE_MAX`] without an answer.
-pub(crate) async fn open_log(
+pub async fn open_log(
     store: Arc<dyn Store>,
     topic: &str,
     options: StateLogOptions,

@@ -75,8 +75,9 @@ pub struct HistogramSnapshot {
     pub sum: u64,
 }
 
-/// Ranges of the time that a flush takes, in nanoseconds: 100 us, as a good disk needs, to 10 s.
-const FLUSH_BOUNDS: &[u64] = &[
+/// Ranges of the time that a request, an append or a flush takes, in nanoseconds: 100 us, as a good disk needs, to 10 s,
+/// about three to a decade.
+pub const LATENCY_BOUNDS: &[u64] = &[
     100_000,
     250_000,
     500_000,
@@ -123,7 +124,7 @@ impl EngineMetrics {
             appends: Counter::default(),
             messages: Counter::default(),
             bytes: Counter::default(),
-            flush_time: Histogram::new(FLUSH_BOUNDS),
+            flush_time: Histogram::new(LATENCY_BOUNDS),
             flush_failures: Counter::default(),
             damaged_entries: Counter::default(),
         }

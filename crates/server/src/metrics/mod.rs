@@ -9,28 +9,8 @@ use std::sync::Arc;
 pub(crate) use clients::Entered;
 pub use clients::{ClientMetrics, OTHER, Software};
 pub use groups::GroupMetrics;
-pub use milena_store::metrics::{Counter, Histogram, HistogramSnapshot};
+pub use milena_store::metrics::{Counter, Histogram, HistogramSnapshot, LATENCY_BOUNDS};
 pub use requests::{API_KEYS, ApiMetrics, ERROR_CODES_END, ErrorCodes, ErrorCounters, RequestMetrics};
-
-/// Ranges of the time that a request or an append takes, in nanoseconds: 100 us to 10 s, about three to a decade.
-pub const LATENCY_BOUNDS: &[u64] = &[
-    100_000,
-    250_000,
-    500_000,
-    1_000_000,
-    2_500_000,
-    5_000_000,
-    10_000_000,
-    25_000_000,
-    50_000_000,
-    100_000_000,
-    250_000_000,
-    500_000_000,
-    1_000_000_000,
-    2_500_000_000,
-    5_000_000_000,
-    10_000_000_000,
-];
 
 /// All counters.
 #[derive(Debug, Default)]
