@@ -13,6 +13,7 @@
 //! - `produce`, `fetch`: deduplication; fetch sessions and parked fetches
 //! - [`groups`]: consumer groups and committed offsets
 //! - [`gateways`]: several gateways in front of one store
+//! - [`answered`], [`open_log`]: opening on a store that may hang
 //! - [`metrics`], [`quiet`]: counters; log lines that must not flood
 //! - [`codes`]: the one map from our errors to Kafka error codes
 
@@ -42,4 +43,5 @@ pub mod watchers;
 pub use broker::Broker;
 pub use config::{ConfigError, ListenerConfig, ServerConfig};
 pub use listener::Bound;
+pub use opening::{answered, open_log};
 pub use server::{Server, StartError};

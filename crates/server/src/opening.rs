@@ -18,18 +18,15 @@ const SAID_AFTER: Duration = Duration::from_secs(10);
 /// What the store answers, if it does in time.
 ///
 /// # Errors
-/// As `call`; [`StoreError::Busy`] after [`STORE_SILENCE_MAX`].
-pub(crate) async fn answered<T>(
-    what: &str,
-    call: impl Future<Output = Result<T, StoreError>>,
-) -> Result<T, StoreError> {
+/// As `call`; [`StoreError::Busy`] after 60 s.
+pub async fn answered<T>(what: &str, call: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
     within_silence(what, &AtomicU64::new(0), Box::pin(call)).await
 }
 
 /// As [`StateLog::open`]. It may take long when there is much to read, but no single answer of the store may.
 ///
 /// # Errors
-/// As [`StateLog::open`]; [`StoreError::Busy`] after [`STORE_SILENCE_MAX`] without an answer.
+/// As [`StateLog::open`]; [`StoreError::Busy`] after 60 s without an answer.
 pub async fn open_log(
     store: Arc<dyn Store>,
     topic: &str,

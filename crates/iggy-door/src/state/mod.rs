@@ -9,6 +9,7 @@ mod table;
 use std::sync::Arc;
 use std::time::Duration;
 
+use milena_server::{answered, open_log};
 use milena_store::state_log::{StateEvent, StateLog, StateLogOptions};
 use milena_store::{Store, StoreError, TopicRef};
 use parking_lot::RwLock;
@@ -57,7 +58,7 @@ impl State {
             ..StateLogOptions::default()
         };
         let loading = Arc::clone(&table);
-        let opened = StateLog::open(Arc::clone(&store), TOPIC, options, |event| match event {
+        let opened = open_log(Arc::clone(&store), TOPIC, options, |event| match event {
             StateEvent::Reset => *loading.write() = Table::default(),
             StateEvent::Record(bytes) => match Record::decode(bytes) {
                 Ok(record) => loading.write().apply(record),
@@ -69,7 +70,7 @@ impl State {
             return Err(StoreError::Broken { context: format!("a record of the topic {TOPIC}: {reason}") });
         }
         let state = Self { log, table, store, changes: Mutex::default(), snapshots: Mutex::new(Instant::now()) };
-        state.forget_missing().await?;
+        answered("the list of topics", state.forget_missing()).await?;
         Ok(state)
     }
 

@@ -1,5 +1,5 @@
 use milena_store::TopicSettings;
-use milena_store::testing::MemoryStore;
+use milena_store::testing::{Fault, MemoryStore};
 
 use super::*;
 
@@ -136,4 +136,13 @@ fn the_stored_form_of_every_record_stays_as_it_is() {
     for (record, json) in expected {
         assert_eq!(record.encode(), [b"\x01", json.as_bytes()].concat());
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_hangs_is_an_error_and_not_a_start_without_end() {
+    let store = MemoryStore::new();
+    store.plan(Fault::Hangs { applied: true });
+    let opened = State::open(Arc::new(store.clone()), 0).await;
+    assert!(matches!(opened.err(), Some(StoreError::Busy { .. })));
+    assert!(State::open(Arc::new(store), 0).await.is_ok());
 }
