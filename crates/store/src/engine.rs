@@ -4,6 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use crate::epochs::Epochs;
 use crate::error::StoreError;
 use crate::metrics::EngineMetrics;
 use crate::types::{
@@ -23,11 +24,15 @@ pub trait GrowthWatcher: Send + Sync {
     fn grown(&self, partition: &PartitionRef, end: u64, bytes: usize);
     /// The topic was deleted.
     fn deleted(&self, topic: &TopicRef);
+    /// The end of the partition moved back to `end`: messages that were readable are gone.
+    fn fell(&self, partition: &PartitionRef, end: u64) {
+        let _ = (partition, end);
+    }
 }
 
 /// A message engine.
 ///
-/// Offsets of a partition are dense, start at 0 and are never given twice. Calls on different partitions do not wait
+/// Offsets of a partition are dense, start at 0 and are never given twice within one of its epochs ([`Epochs`]). Calls on different partitions do not wait
 /// for each other. No method panics on any input.
 pub trait Store: Send + Sync + 'static {
     /// Limits and abilities; constant over the life of the store.
@@ -89,6 +94,15 @@ pub trait Store: Send + Sync + 'static {
 
     /// Offsets of the partition. Cheap: it does no I/O on the embedded store.
     fn bounds<'a>(&'a self, at: &'a PartitionRef) -> StoreFuture<'a, Bounds>;
+
+    /// The epochs of the partition as far as they are known; from memory. An engine whose ends never move back has one.
+    ///
+    /// The epoch rises before an end that moved back is shown: asked for after [`Store::bounds`] it is that of these bounds,
+    /// or a later one. It never falls for one incarnation of a topic.
+    fn epochs(&self, at: &PartitionRef) -> Epochs {
+        let _ = at;
+        Epochs::default()
+    }
 
     /// Moves the start of the partition up to `before` (clamped to its end) at once and durably; space is freed as
     /// whole segments become free. Never moves it back. Answers the bounds after it.

@@ -4,6 +4,7 @@
 //! - [`engine`]: the [`Store`] trait and the promise that each method makes
 //! - [`frame`]: the frame block, the contiguous form in which messages travel to and from an engine
 //! - [`types`]: names, identities, settings, limits
+//! - [`epochs`]: where the end of a partition moved back
 //! - [`error`]: [`StoreError`], the one error enum of this boundary
 //! - [`metrics`]: counters as plain atomics
 //! - [`state_log`]: state of our own, as a log with snapshots over an internal topic
@@ -15,6 +16,7 @@
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
 pub mod engine;
+pub mod epochs;
 pub mod error;
 pub mod frame;
 pub mod metrics;
@@ -24,6 +26,7 @@ pub mod testing;
 pub mod types;
 
 pub use engine::{GrowthWatcher, Store, StoreFuture};
+pub use epochs::{EpochStart, Epochs};
 pub use error::StoreError;
 pub use types::{
     AppendBatch, Appended, Bounds, Capabilities, Durability, Entry, Found, PartitionId, PartitionRef, PartitionSize,

@@ -2,6 +2,7 @@
 
 use super::topics::full_settings;
 use super::*;
+use crate::epochs::Epochs;
 use crate::error::StoreError;
 use crate::types::TopicRef;
 
@@ -57,6 +58,26 @@ pub fn a_reopened_store_goes_on_at_the_same_offsets(factory: &dyn StoreFactory) 
     }
     let expected: Vec<Vec<u8>> = [0, 0, 1, 1, 2, 2, 3, 3].iter().map(|round| vec![*round]).collect();
     assert_eq!(payloads(&everything(store.as_ref(), &at)), expected);
+}
+
+/// The epoch of a partition rises only when its end moves back: not by appends, trims, growth of the topic or a reopen.
+pub fn no_epoch_ends_while_nothing_is_lost(factory: &dyn StoreFactory) {
+    let mut store = factory.open();
+    let topic = create(store.as_ref(), "orders", 1).topic;
+    let at = topic.partition(0);
+    append(store.as_ref(), &at, &[TestMessage::new(1, b"a"), TestMessage::new(2, b"b")]);
+    if store.capabilities().trims {
+        block_on(store.trim(&at, 2)).unwrap();
+    }
+    block_on(store.grow_topic(&topic, 2)).unwrap();
+    if factory.keeps_data() {
+        store = factory.reopen(store);
+    }
+    append(store.as_ref(), &at, &[TestMessage::new(3, b"c")]);
+    for partition in 0..2 {
+        bounds(store.as_ref(), &topic.partition(partition));
+        assert_eq!(store.epochs(&topic.partition(partition)), Epochs::default());
+    }
 }
 
 /// A topic that was deleted stays deleted.

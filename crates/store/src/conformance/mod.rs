@@ -189,6 +189,7 @@ macro_rules! conformance_tests {
             what_was_trimmed_is_not_found_by_time
             a_trim_survives_a_reopen
             sizes_name_every_partition
+            no_epoch_ends_while_nothing_is_lost
             the_watcher_hears_of_growth_when_it_is_readable
             the_watcher_hears_of_a_deletion
             a_later_watcher_replaces_the_first

@@ -4,6 +4,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use crate::engine::{GrowthWatcher, Store, StoreFuture};
+use crate::epochs::Epochs;
 use crate::types::{
     AppendBatch, Appended, Bounds, Capabilities, Entry, Found, PartitionRef, PartitionSize, ReadLimit, TimeKind,
     TopicInfo, TopicRef, TopicSettings,
@@ -74,6 +75,10 @@ pub trait Layer: Send + Sync + 'static {
     /// As [`Store::bounds`].
     fn bounds<'a>(&'a self, at: &'a PartitionRef) -> StoreFuture<'a, Bounds> {
         self.below().bounds(at)
+    }
+    /// As [`Store::epochs`].
+    fn epochs(&self, at: &PartitionRef) -> Epochs {
+        self.below().epochs(at)
     }
     /// As [`Store::trim`].
     fn trim<'a>(&'a self, at: &'a PartitionRef, before: u64) -> StoreFuture<'a, Bounds> {
@@ -153,6 +158,9 @@ impl<L: Layer> Store for Layered<L> {
     }
     fn bounds<'a>(&'a self, at: &'a PartitionRef) -> StoreFuture<'a, Bounds> {
         self.0.bounds(at)
+    }
+    fn epochs(&self, at: &PartitionRef) -> Epochs {
+        self.0.epochs(at)
     }
     fn trim<'a>(&'a self, at: &'a PartitionRef, before: u64) -> StoreFuture<'a, Bounds> {
         self.0.trim(at, before)

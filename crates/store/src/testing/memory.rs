@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::partition::PartitionState;
 use crate::engine::{GrowthWatcher, Store, StoreFuture};
+use crate::epochs::Epochs;
 use crate::error::StoreError;
 use crate::frame::Frames;
 use crate::types::{
@@ -112,13 +113,12 @@ impl MemoryStore {
     }
 
     /// Loses what was acknowledged from offset `from` on, and lets those offsets be given again: what becomes of the tail of
-    /// an engine that acknowledges before it writes, when it is killed. Only whole appends are lost.
+    /// an engine that acknowledges before it writes, when it is killed. Only whole appends are lost. The epoch rises.
     pub fn lose_tail(&self, at: &PartitionRef, from: u64) {
-        if let Ok(partition) = self.lock().partition(at) {
-            partition.entries.retain(|entry| entry.base_offset + u64::from(entry.count) <= from);
-            let kept = partition.entries.last().map_or(0, |entry| entry.base_offset + u64::from(entry.count));
-            partition.end = kept;
-            partition.start = partition.start.min(kept);
+        let mut shared = self.lock();
+        let fallen = shared.partition(at).ok().and_then(|partition| partition.lose_tail(from));
+        if let (Some(end), Some(watcher)) = (fallen, &shared.watcher) {
+            watcher.fell(at, end);
         }
     }
 
@@ -348,6 +348,10 @@ impl Store for MemoryStore {
 
     fn bounds<'a>(&'a self, at: &'a PartitionRef) -> StoreFuture<'a, Bounds> {
         self.now(move |shared| Ok(shared.partition(at)?.bounds()))
+    }
+
+    fn epochs(&self, at: &PartitionRef) -> Epochs {
+        self.with(|shared| Ok(shared.partition(at)?.epochs.clone())).unwrap_or_default()
     }
 
     fn trim<'a>(&'a self, at: &'a PartitionRef, before: u64) -> StoreFuture<'a, Bounds> {

@@ -1,5 +1,6 @@
 //! One partition of the reference engine.
 
+use crate::epochs::Epochs;
 use crate::error::StoreError;
 use crate::frame::Frames;
 use crate::types::{Bounds, Entry, Found, ReadLimit, TimeKind};
@@ -9,6 +10,7 @@ pub(super) struct PartitionState {
     pub(super) start: u64,
     pub(super) end: u64,
     pub(super) entries: Vec<Entry>,
+    pub(super) epochs: Epochs,
 }
 
 impl PartitionState {
@@ -41,6 +43,19 @@ impl PartitionState {
             })
         });
         all.filter(move |found| found.offset >= from)
+    }
+
+    /// Drops the entries that reach behind `from`; the answer is the new end if it moved back.
+    pub(super) fn lose_tail(&mut self, from: u64) -> Option<u64> {
+        let behind = |entry: &Entry| entry.base_offset + u64::from(entry.count);
+        self.entries.retain(|entry| behind(entry) <= from);
+        let kept = self.entries.last().map_or(0, behind);
+        if kept >= self.end {
+            return None;
+        }
+        self.epochs.begin(self.epochs.current() + 1, kept, usize::MAX);
+        (self.start, self.end) = (self.start.min(kept), kept);
+        Some(kept)
     }
 
     pub(super) fn bounds(&self) -> Bounds {
