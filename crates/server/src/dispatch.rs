@@ -35,6 +35,7 @@ pub const APIS: &[Api] = &[
     handlers::create_topics::API,
     handlers::delete_topics::API,
     handlers::init_producer_id::API,
+    handlers::offset_for_leader_epoch::API,
     handlers::describe_configs::API,
     handlers::create_partitions::API,
     handlers::delete_groups::API,

@@ -14,6 +14,12 @@ impl GrowthWatcher for Watchers {
         }
     }
 
+    fn fell(&self, partition: &PartitionRef, end: u64) {
+        for watcher in &self.0 {
+            watcher.fell(partition, end);
+        }
+    }
+
     fn deleted(&self, topic: &TopicRef) {
         for watcher in &self.0 {
             watcher.deleted(topic);

@@ -3,6 +3,7 @@
 //! - [`want`]: one partition that a consumer asks for, in our terms
 //! - [`sessions`]: incremental fetch sessions (KIP-227), pure: `now` and random ids are arguments
 //! - [`purgatory`]: fetches that wait for data, and the appends that wake them
+//! - [`leader_epoch`]: what a client knows of epochs against what is so
 //! - [`reader`]: one pass over the wanted partitions under a shared byte budget
 //! - [`arena`]: the memory that encoded records lie in until the response is written
 //! - [`room`]: the budget of answers that are not read yet
@@ -14,6 +15,7 @@
 
 pub mod arena;
 pub mod by_time;
+pub mod leader_epoch;
 pub mod purgatory;
 pub mod reader;
 pub mod response;
@@ -32,9 +34,6 @@ use milena_store::GrowthWatcher;
 use crate::limits::Limits;
 use purgatory::Purgatory;
 use sessions::Sessions;
-
-/// The leader epoch of every partition. The end of a log never falls here, so no epoch ever has to end.
-pub const LEADER_EPOCH: i32 = 0;
 
 /// State of the fetch side that outlives a request. One per process.
 pub struct Fetches {

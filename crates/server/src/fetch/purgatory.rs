@@ -24,7 +24,7 @@ const SHARDS: usize = 64;
 /// encoded records, which are a little smaller than the stored ones but for this header, fill `min_bytes` already.
 const BATCH_HEADER_BYTES: u64 = 61;
 
-/// What a deletion counts as: more than any `min_bytes`, so that it wakes whoever waits.
+/// What a deletion, or an end that moved back, counts as: more than any `min_bytes`, so that it wakes whoever waits.
 const DELETION_BYTES: u64 = 1 << 36;
 
 /// No growth reaches it: the fetch is not asleep.
@@ -180,6 +180,13 @@ impl GrowthWatcher for Purgatory {
         }
         if let Some(slot) = shard.get(partition) {
             self.grow(slot, u64::try_from(bytes).unwrap_or(DELETION_BYTES).saturating_add(BATCH_HEADER_BYTES));
+        }
+    }
+
+    fn fell(&self, partition: &PartitionRef, _end: u64) {
+        let Some(shard) = self.shard(partition) else { return };
+        if let Some(slot) = shard.lock().get(partition) {
+            self.grow(slot, DELETION_BYTES);
         }
     }
 

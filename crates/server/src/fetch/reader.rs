@@ -7,11 +7,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use milena_records::{Codec, Encoded, FetchOptions, encode_entries};
-use milena_store::{Bounds, Entry, PartitionRef, ReadLimit, Store, StoreError};
+use milena_store::{Bounds, Entry, Epochs, PartitionRef, ReadLimit, Store, StoreError};
 use milena_wire::kafka_protocol::ResponseError;
 
-use super::LEADER_EPOCH;
 use super::arena::{Arena, BufferPool, Slice};
+use super::leader_epoch::{self, NO_EPOCH, kafka_epoch};
 use super::room::{Held, Room};
 use super::want::{PartitionKey, Position, TopicKey, Want};
 use crate::codes;
@@ -103,13 +103,15 @@ pub struct Answer {
     pub high_watermark: i64,
     /// First retained offset, -1 unknown.
     pub log_start: i64,
+    /// Epoch and end offset of what the reader holds, when its position lies behind that.
+    pub diverging: Option<(i32, i64)>,
     /// Where its records are.
     pub records: Slice,
 }
 
 impl Answer {
     fn failed(error: ResponseError) -> Self {
-        Self { error: Some(error), high_watermark: -1, log_start: -1, records: Slice::default() }
+        Self { error: Some(error), high_watermark: -1, log_start: -1, diverging: None, records: Slice::default() }
     }
 
     fn with_bounds(bounds: &Bounds, error: Option<ResponseError>) -> Self {
@@ -117,8 +119,15 @@ impl Answer {
             error,
             high_watermark: kafka_offset(bounds.end),
             log_start: kafka_offset(bounds.start),
+            diverging: None,
             records: Slice::default(),
         }
+    }
+
+    /// True when the client must hear of it at once, whether or not there are records.
+    #[must_use]
+    pub fn is_news(&self) -> bool {
+        self.error.is_some() || self.diverging.is_some()
     }
 }
 
@@ -140,6 +149,8 @@ pub struct Pass {
     pub counts: Counts,
     /// Answers that are errors.
     pub errors: usize,
+    /// True when an answer must not wait for records: an error, or a position that diverges.
+    pub has_news: bool,
     /// Time that the fetch slept, waiting for data.
     pub slept: Duration,
 }
@@ -205,7 +216,9 @@ pub async fn read(
         });
     }
     let errors = answers.iter().filter(|answer| answer.error.is_some()).count();
-    Pass { answers, arena: reader.arena, held: reader.held, counts: reader.counts, errors, slept: Duration::ZERO }
+    let has_news = answers.iter().any(Answer::is_news);
+    let (arena, held, counts) = (reader.arena, reader.held, reader.counts);
+    Pass { answers, arena, held, counts, errors, has_news, slept: Duration::ZERO }
 }
 
 /// True when a partition is no longer as the pass saw it: it grew, was trimmed, or cannot be asked.
@@ -238,8 +251,14 @@ impl Reader<'_> {
             Ok(bounds) => bounds,
             Err(error) => return refused(want, target, &error),
         };
-        if let Err(error) = check_epoch(want.position.leader_epoch) {
+        let epochs = self.store.epochs(&target.at);
+        if let Err(error) = leader_epoch::check(want.position.leader_epoch, &epochs) {
             return Answer::with_bounds(&bounds, Some(error));
+        }
+        if want.position.fetched_epoch != NO_EPOCH
+            && let Some(answer) = diverging(want.position, &epochs, &bounds)
+        {
+            return answer;
         }
         let inside = |offset: &u64| (bounds.start..=bounds.end).contains(offset);
         let Some(from) = u64::try_from(want.position.offset).ok().filter(inside) else {
@@ -256,7 +275,7 @@ impl Reader<'_> {
             return answer;
         }
         let before = self.arena.len();
-        if let Err(error) = self.records(target, from, limit.min(taken.bytes()), &mut answer).await {
+        if let Err(error) = self.records(target, from, limit.min(taken.bytes()), &epochs, &mut answer).await {
             answer = refused(want, target, &error);
         }
         taken.shrink(self.arena.len() - before);
@@ -273,16 +292,18 @@ impl Reader<'_> {
         target: &Target,
         mut from: u64,
         limit: usize,
+        epochs: &Epochs,
         answer: &mut Answer,
     ) -> Result<(), StoreError> {
         // A stored entry is read whole: its checksum covers all of it, and the cut at a record comes later.
         let limits = ReadLimit { bytes: limit, at_least_one: true };
         for _ in 0..UNREADABLE_READS_MAX {
             let entries = self.store.read(&target.at, from, limits).await?;
+            let (epoch, entries) = of_one_epoch(&entries, from, epochs);
             let Some(last) = entries.last() else { return Ok(()) };
             let behind = last.base_offset.saturating_add(u64::from(last.count));
             let may_be_cut = !self.arena.is_empty();
-            if self.encode(&entries, from, limit, target, answer) || may_be_cut {
+            if self.encode(entries, from, limit, (target, epoch), answer) || may_be_cut {
                 return Ok(());
             }
             tracing::error!(partition = ?target.at, from, behind, "stored messages cannot be read and are passed over");
@@ -306,14 +327,21 @@ impl Reader<'_> {
     }
 
     /// True when at least one record was written.
-    fn encode(&mut self, entries: &[Entry], from: u64, limit: usize, target: &Target, answer: &mut Answer) -> bool {
+    fn encode(
+        &mut self,
+        entries: &[Entry],
+        from: u64,
+        limit: usize,
+        (target, epoch): (&Target, u32),
+        answer: &mut Answer,
+    ) -> bool {
         let options = FetchOptions {
             from,
             max_bytes: limit,
             at_least_one: self.arena.is_empty(),
             timestamp_type: target.topic.config.timestamp_type,
             codec: target.topic.config.fetch_codec,
-            leader_epoch: LEADER_EPOCH,
+            leader_epoch: kafka_epoch(epoch),
         };
         let stored: usize = entries.iter().map(|entry| entry.frames.len()).sum();
         let expected = stored.min(limit.max(SMALLEST_REST_BYTES)) + 2 * SMALLEST_BATCH_BYTES;
@@ -333,16 +361,21 @@ impl Reader<'_> {
     }
 }
 
-/// Compares the leader epoch that a client knows with ours; -1 is none.
-///
-/// # Errors
-/// `FENCED_LEADER_EPOCH` (74) for an older one, `UNKNOWN_LEADER_EPOCH` (75) for a newer one.
-pub fn check_epoch(known: i32) -> Result<(), ResponseError> {
-    match known {
-        -1 | LEADER_EPOCH => Ok(()),
-        older if older < LEADER_EPOCH => Err(ResponseError::FencedLeaderEpoch),
-        _ => Err(ResponseError::UnknownLeaderEpoch),
-    }
+/// The answer to a replica whose log and ours went different ways (KIP-595); `None` when they did not.
+fn diverging(position: Position, epochs: &Epochs, bounds: &Bounds) -> Option<Answer> {
+    let Some((epoch, end)) = leader_epoch::end_of(position.fetched_epoch, epochs, bounds.end) else {
+        return Some(Answer::with_bounds(bounds, Some(ResponseError::OffsetOutOfRange)));
+    };
+    let diverges = epoch < position.fetched_epoch || end < position.offset;
+    diverges.then(|| Answer { diverging: Some((epoch, end)), ..Answer::with_bounds(bounds, None) })
+}
+
+/// The epoch of the message at `from`, and those of the entries that are of it: one batch tells one epoch, by which a
+/// consumer knows later whether what it read is still there.
+fn of_one_epoch<'a>(entries: &'a [Entry], from: u64, epochs: &Epochs) -> (u32, &'a [Entry]) {
+    let (epoch, next) = epochs.at(from);
+    let count = next.map_or(entries.len(), |next| entries.partition_point(|entry| entry.base_offset < next));
+    (epoch, entries.get(..count).unwrap_or(entries))
 }
 
 fn refused(want: &Want, target: &Target, error: &StoreError) -> Answer {

@@ -19,6 +19,10 @@ const BY_ID: i16 = 13;
 const SESSIONS: i16 = 7;
 /// First version with a log start offset.
 const LOG_START: i16 = 5;
+/// First version that tells where a replica's log diverges, in a tagged field.
+const DIVERGING: i16 = FLEXIBLE;
+/// Bytes of that field: epoch, offset, and no tagged fields of its own.
+const DIVERGING_BYTES: u8 = 4 + 8 + 1;
 /// First version with a preferred read replica.
 const PREFERRED_REPLICA: i16 = 11;
 
@@ -121,7 +125,16 @@ impl Frame {
         let records = arena.get(&answer.records);
         self.length(records.len());
         self.out.put_slice(records);
-        self.tags();
+        match answer.diverging {
+            Some((epoch, end)) if self.version >= DIVERGING => {
+                // One tagged field, number 0, its length.
+                self.out.put_slice(&[1, 0, DIVERGING_BYTES]);
+                self.out.put_i32(epoch);
+                self.out.put_i64(end);
+                self.tags();
+            }
+            _ => self.tags(),
+        }
     }
 
     /// Length of an array or of bytes.

@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use milena_wire::encode_response;
 use milena_wire::kafka_protocol::ResponseError;
-use milena_wire::kafka_protocol::messages::fetch_response::{FetchableTopicResponse, PartitionData};
+use milena_wire::kafka_protocol::messages::fetch_response::{EpochEndOffset, FetchableTopicResponse, PartitionData};
 use milena_wire::kafka_protocol::messages::{ApiKey, FetchResponse};
 use milena_wire::kafka_protocol::protocol::StrBytes;
 use proptest::collection::vec;
@@ -31,13 +31,20 @@ fn ours(head: &Head, rows: &[Row]) -> Bytes {
         .map(|(number, partition, failed, high_watermark, log_start, size)| {
             let (records, ()) = arena.append(*size, |out| out.extend(std::iter::repeat_n(*number, *size)));
             let key = PartitionKey { topic: topic(head.version, *number), partition: *partition };
-            let want = Want { key, position: Position { offset: 0, max_bytes: 0, leader_epoch: -1 } };
+            let want =
+                Want { key, position: Position { offset: 0, max_bytes: 0, leader_epoch: -1, fetched_epoch: -1 } };
             let error = failed.then_some(ResponseError::OffsetOutOfRange);
-            (want, Answer { error, high_watermark: *high_watermark, log_start: *log_start, records })
+            let diverging = diverging(*high_watermark);
+            (want, Answer { error, high_watermark: *high_watermark, log_start: *log_start, diverging, records })
         })
         .collect();
     let rows: Vec<_> = pairs.iter().map(|(want, answer)| (want, answer)).collect();
     write_frame(head, &rows, &arena).unwrap()
+}
+
+/// Some answers diverge.
+fn diverging(high_watermark: i64) -> Option<(i32, i64)> {
+    (high_watermark % 3 == 1).then_some((i32::MAX, high_watermark))
 }
 
 fn by_the_schema_crate(head: &Head, rows: &[Row]) -> Bytes {
@@ -49,7 +56,11 @@ fn by_the_schema_crate(head: &Head, rows: &[Row]) -> Bytes {
             TopicKey::Id(id) => response.topic_id = id,
         }
         for (number, partition, failed, high_watermark, log_start, size) in run {
+            let diverging = diverging(*high_watermark).filter(|_| head.version >= DIVERGING);
+            let diverging =
+                diverging.map(|(epoch, end)| EpochEndOffset::default().with_epoch(epoch).with_end_offset(end));
             let data = PartitionData::default()
+                .with_diverging_epoch(diverging.unwrap_or_default())
                 .with_partition_index(*partition)
                 .with_error_code(i16::from(*failed))
                 .with_high_watermark(*high_watermark)

@@ -103,8 +103,8 @@ impl Fetch<'_> {
         reader::read(self.source.store, self.wants, self.targets, limits, memory).await
     }
 
-    /// Bytes still to wait for; an error is news that does not wait.
+    /// Bytes still to wait for; news does not wait.
     fn missing(&self, pass: &Pass) -> usize {
-        if pass.errors > 0 { 0 } else { self.patience.bytes_min.saturating_sub(pass.arena.len()) }
+        if pass.has_news { 0 } else { self.patience.bytes_min.saturating_sub(pass.arena.len()) }
     }
 }

@@ -84,7 +84,7 @@ enum Kind {
 /// What a session has to know of the answer of one partition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Summary {
-    /// The partition is answered with an error.
+    /// The partition is answered with an error, or with where the reader's log diverges.
     pub failed: bool,
     /// Records are returned for it.
     pub has_records: bool,

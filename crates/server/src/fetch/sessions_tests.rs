@@ -10,7 +10,7 @@ fn key(partition: i32) -> PartitionKey {
 }
 
 fn want(partition: i32, offset: i64) -> Want {
-    Want { key: key(partition), position: Position { offset, max_bytes: 1 << 20, leader_epoch: -1 } }
+    Want { key: key(partition), position: Position { offset, max_bytes: 1 << 20, leader_epoch: -1, fetched_epoch: -1 } }
 }
 
 fn ask(session_id: i32, epoch: i32, wants: Vec<Want>) -> Ask {

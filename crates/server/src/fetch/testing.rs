@@ -71,6 +71,11 @@ impl World {
         appended.base_offset.unwrap()
     }
 
+    /// Loses the messages of a partition from offset `from` on.
+    pub(crate) fn lose_tail(&self, topic: &Topic, partition: u32, from: u64) {
+        self.store.inner.lose_tail(&topic.store.partition(partition), from);
+    }
+
     /// Appends one message with that many bytes of value.
     pub(crate) async fn append_bytes(&self, topic: &Topic, partition: u32, bytes: usize) -> u64 {
         self.append(topic, partition, &[TestMessage::new(1, &vec![b'x'; bytes])]).await

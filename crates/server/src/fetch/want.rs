@@ -44,6 +44,8 @@ pub struct Position {
     pub max_bytes: i32,
     /// Leader epoch that the client knows; -1 is none.
     pub leader_epoch: i32,
+    /// Epoch of the last record that it read, sent by replicas only; -1 is none.
+    pub fetched_epoch: i32,
 }
 
 /// A partition and what is wanted of it.

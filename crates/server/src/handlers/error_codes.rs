@@ -5,7 +5,7 @@ use milena_wire::kafka_protocol::messages::{
     DescribeClusterResponse, DescribeConfigsResponse, DescribeGroupsResponse, FindCoordinatorResponse,
     HeartbeatResponse, InitProducerIdResponse, JoinGroupResponse, LeaveGroupResponse, ListGroupsResponse,
     ListOffsetsResponse, MetadataResponse, OffsetCommitResponse, OffsetDeleteResponse, OffsetFetchResponse,
-    ProduceResponse, SyncGroupResponse,
+    OffsetForLeaderEpochResponse, ProduceResponse, SyncGroupResponse,
 };
 
 use crate::metrics::ErrorCodes;
@@ -52,6 +52,7 @@ error_codes! {
     OffsetCommitResponse: [topics/partitions];
     OffsetDeleteResponse: error_code [topics/partitions];
     OffsetFetchResponse: error_code [topics/partitions] [groups] [groups/topics/partitions];
+    OffsetForLeaderEpochResponse: [topics/partitions];
     ProduceResponse: [responses/partition_responses];
     SyncGroupResponse: error_code;
 }

@@ -11,10 +11,14 @@
 //! - An offset outside of the log is 1, with the true log start offset and high watermark: the client resets by them.
 //! - High watermark and last stable offset are the end of the log. There are no transactions: the isolation level changes
 //!   nothing but the form of the (empty) list of aborted ones.
-//! - Leader epoch is 0: the log never gets shorter. An older one is 74, a newer one 75.
+//! - The leader epoch rises when the end of the log moved back. One that is older than the partition's is 74, whatever the
+//!   offset: the client then asks where its position ends, instead of reading on. A newer one is 75. Each batch carries
+//!   the epoch of its records, so an answer ends where an epoch does.
+//! - v12: a replica names the epoch of its last record; where its position lies behind what is left of that epoch, the answer
+//!   is that end (the diverging epoch) and no records.
 //! - An unknown topic is 3 by name and 100 by id; a partition that its topic does not have is 3.
 //! - A damaged stored entry is 56 for its partition only.
-//! - Left out: the preferred replica (always none), the rack, throttling, the diverging epoch. A fetch of a replica is
+//! - Left out: the preferred replica (always none), the rack, throttling. A fetch of a replica is otherwise
 //!   answered as one of a consumer.
 
 use std::future::Future;
@@ -181,7 +185,7 @@ fn included<'a>(plan: &'a Plan, pass: &'a Pass, chosen: Option<&[bool]>) -> Vec<
 
 fn summary(answer: &Answer) -> Summary {
     Summary {
-        failed: answer.error.is_some(),
+        failed: answer.is_news(),
         has_records: !answer.records.is_empty(),
         high_watermark: answer.high_watermark,
         log_start: answer.log_start,
@@ -224,6 +228,7 @@ fn want(topic: TopicKey, partition: &FetchPartition) -> Want {
             offset: partition.fetch_offset,
             max_bytes: partition.partition_max_bytes,
             leader_epoch: partition.current_leader_epoch,
+            fetched_epoch: partition.last_fetched_epoch,
         },
     }
 }

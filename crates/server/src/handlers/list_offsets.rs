@@ -6,7 +6,8 @@
 //!   does not know yet, is 35 for its partition.
 //! - A time t: the first offset whose record timestamp is at or behind t, exact per record, also when timestamps are out
 //!   of order; none is offset -1 and timestamp -1. Under `LogAppendTime` the timestamp is the append time.
-//! - A partition that the request names twice is 42 each time. A stale leader epoch is 74, one from the future 75.
+//! - A partition that the request names twice is 42 each time. A stale leader epoch is 74, one from the future 75. The answer
+//!   names the epoch of the record at that offset, for an end the current one.
 //! - The isolation level changes nothing: without transactions everything is committed.
 //! - Left out: a record whose `kafka.ts` header names a later time than its stored origin timestamp (only writers other
 //!   than Milena make those, or a store that limits the span of timestamps) is found by its stored time.
@@ -24,9 +25,9 @@ use milena_wire::kafka_protocol::messages::{ApiKey, ListOffsetsRequest, ListOffs
 
 use crate::codes;
 use crate::dispatch::{Api, Context, answer};
-use crate::fetch::LEADER_EPOCH;
 use crate::fetch::by_time::{self, Timed};
-use crate::fetch::reader::{Target, Topics, check_epoch, kafka_offset, target};
+use crate::fetch::leader_epoch::{self, kafka_epoch};
+use crate::fetch::reader::{Target, Topics, kafka_offset, target};
 use crate::fetch::want::{PartitionKey, TopicKey};
 
 /// Table entry.
@@ -100,8 +101,8 @@ fn count_names(request: &ListOffsetsRequest) -> HashMap<(&TopicName, i32), u32> 
     named
 }
 
-/// Offset and timestamp of an answer; `None` is "there is no such record".
-type Found = Option<Timed>;
+/// Offset and timestamp of an answer, and the epoch there; `None` is "there is no such record".
+type Found = Option<(Timed, i32)>;
 
 async fn offset_of(
     store: &dyn Store,
@@ -109,10 +110,13 @@ async fn offset_of(
     version: i16,
     asked: &ListOffsetsPartition,
 ) -> Result<Found, ResponseError> {
-    check_epoch(asked.current_leader_epoch)?;
     check_time(version, asked.timestamp)?;
+    // The bounds first: the epochs are then those of these bounds, or later ones.
     let bounds = store.bounds(&target.at).await.map_err(|error| codes::of_store(&error))?;
-    let untimed = |offset: u64| Ok(Some(Timed { offset: kafka_offset(offset), timestamp_ms: -1 }));
+    let epochs = store.epochs(&target.at);
+    leader_epoch::check(asked.current_leader_epoch, &epochs)?;
+    let with_epoch = |timed: Timed| (timed, kafka_epoch(epochs.at(timed.offset.unsigned_abs()).0));
+    let untimed = |offset: u64| Ok(Some(with_epoch(Timed { offset: kafka_offset(offset), timestamp_ms: -1 })));
     let timestamp_type = target.topic.config.timestamp_type;
     let found = match asked.timestamp {
         LATEST => return untimed(bounds.end),
@@ -121,7 +125,7 @@ async fn offset_of(
         MAX_TIMESTAMP => by_time::newest(store, &target.at, timestamp_type).await,
         time => by_time::first_at_or_behind(store, &target.at, timestamp_type, bounds, time).await,
     };
-    found.map_err(|error| codes::of_store(&error))
+    found.map(|found| found.map(with_epoch)).map_err(|error| codes::of_store(&error))
 }
 
 /// Special times came one by one; an older version gets the answer that its brokers gave.
@@ -141,9 +145,9 @@ fn response(version: i16, partition: i32, found: Result<Found, ResponseError>) -
     match found {
         Err(error) => response.with_error_code(error.code()),
         Ok(None) => response,
-        Ok(Some(timed)) => {
+        Ok(Some((timed, epoch))) => {
             let response = response.with_offset(timed.offset).with_timestamp(timed.timestamp_ms);
-            if version >= LEADER_EPOCHS { response.with_leader_epoch(LEADER_EPOCH) } else { response }
+            if version >= LEADER_EPOCHS { response.with_leader_epoch(epoch) } else { response }
         }
     }
 }

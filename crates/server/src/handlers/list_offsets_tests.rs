@@ -208,6 +208,25 @@ async fn leader_epochs_are_checked_and_answered_from_version_4() {
 }
 
 #[tokio::test]
+async fn an_offset_comes_with_the_epoch_of_its_record_and_an_end_with_the_current_one() {
+    let world = World::new();
+    let topic = world.topic("orders", 1).await;
+    for time in [1, 2, 3] {
+        world.append(&topic, 0, &[message(time)]).await;
+    }
+    world.lose_tail(&topic, 0, 2);
+    world.append(&topic, 0, &[message(9)]).await;
+    for (time, offset, epoch) in [(EARLIEST, 0, 0), (2, 1, 0), (3, 2, 1), (MAX_TIMESTAMP, 2, 1), (LATEST, 3, 1)] {
+        let response = send(&world, 7, vec![asked(&topic, &[(0, time)])]).await;
+        let partition = &response.topics[0].partitions[0];
+        assert_eq!((partition.offset, partition.leader_epoch), (offset, epoch), "time {time}");
+    }
+    let mut stale = asked(&topic, &[(0, LATEST)]);
+    stale.partitions[0].current_leader_epoch = 0;
+    assert_eq!(send(&world, 7, vec![stale]).await.topics[0].partitions[0].error_code, 74);
+}
+
+#[tokio::test]
 async fn a_partition_that_cannot_be_read_now_is_never_answered_as_empty() {
     let world = World::new();
     let topic = world.topic("orders", 1).await;

@@ -6,7 +6,8 @@
 //!   v13: an error code of the whole answer.
 //! - The brokers: this server, and the other gateways in front of its store, under their addresses of the listener on
 //!   which the client came in. The one that coordinates groups is the controller. This server is the leader of every
-//!   partition, and its only replica: any gateway serves them all. Leader epochs are 0: the end of a partition never falls.
+//!   partition, and its only replica: any gateway serves them all. A leader epoch rises when the end of its partition
+//!   moved back, and never falls for a topic id.
 //! - An unknown name is created when both the client and the configuration allow it; otherwise 3. A bad name is 17, an
 //!   unknown id 100. A topic named twice is answered once. Names come back as they were sent, never a placeholder.
 //! - Only so many topics are created in one request; the others are answered with 5, upon which clients ask again.
@@ -17,6 +18,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use milena_store::Store;
 use milena_wire::kafka_protocol::ResponseError;
 use milena_wire::kafka_protocol::messages::metadata_request::MetadataRequestTopic;
 use milena_wire::kafka_protocol::messages::metadata_response::{
@@ -32,6 +34,7 @@ use super::describe_cluster::CLUSTER_OPERATIONS;
 use crate::broker::Broker;
 use crate::codes;
 use crate::dispatch::{Api, Context, answer};
+use crate::fetch::leader_epoch::kafka_epoch;
 use crate::topics::{Topic, TopicError};
 
 /// Table entry.
@@ -104,7 +107,7 @@ struct Answers {
 impl Answers {
     fn all(&mut self, broker: &Broker) {
         for topic in broker.topics.list() {
-            self.found(&topic);
+            self.found(broker.store.as_ref(), &topic);
         }
     }
 
@@ -139,14 +142,14 @@ impl Answers {
 
     fn by_id(&mut self, broker: &Broker, id: Uuid) {
         match broker.topics.by_id(id) {
-            Some(topic) => self.found(&topic),
+            Some(topic) => self.found(broker.store.as_ref(), &topic),
             None => self.failed(None, id, ResponseError::UnknownTopicId),
         }
     }
 
     async fn by_name(&mut self, broker: &Broker, name: TopicName, may_create: bool, creations: &mut usize) {
         if let Some(topic) = broker.topics.by_name(&name) {
-            return self.found(&topic);
+            return self.found(broker.store.as_ref(), &topic);
         }
         if let Err(error) = broker.topics.check_name(&name) {
             return self.failed(Some(name), Uuid::nil(), codes::of_topic(&error));
@@ -159,17 +162,18 @@ impl Answers {
         }
         *creations -= 1;
         match auto_create(broker, &name).await {
-            Ok(topic) => self.found(&topic),
+            Ok(topic) => self.found(broker.store.as_ref(), &topic),
             Err(error) => self.failed(Some(name), Uuid::nil(), codes::of_auto_creation(&error)),
         }
     }
 
-    fn found(&mut self, topic: &Topic) {
+    fn found(&mut self, store: &dyn Store, topic: &Topic) {
         let partitions = (0..topic.partitions).map(|index| {
+            let epoch = store.epochs(&topic.store.partition(index)).current();
             MetadataResponsePartition::default()
                 .with_partition_index(i32::try_from(index).unwrap_or(i32::MAX))
                 .with_leader_id(self.node)
-                .with_leader_epoch(0)
+                .with_leader_epoch(kafka_epoch(epoch))
                 .with_replica_nodes(vec![self.node])
                 .with_isr_nodes(vec![self.node])
         });

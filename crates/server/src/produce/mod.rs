@@ -270,6 +270,12 @@ fn trouble(error: &AppendError) -> Option<&'static str> {
 impl GrowthWatcher for Produce {
     fn grown(&self, _partition: &PartitionRef, _end: u64, _bytes: usize) {}
 
+    /// What is known of its producers counts batches that are gone: a repeat of one of them must be stored, not answered
+    /// with the offset that it had. The next batch has the table read again from what is there.
+    fn fell(&self, partition: &PartitionRef, _end: u64) {
+        self.shared.partitions.write().by_ref.remove(partition);
+    }
+
     fn deleted(&self, topic: &TopicRef) {
         self.forget_topic(topic);
     }

@@ -16,6 +16,7 @@ use crate::fetch::testing::World;
 use crate::topics::Topic;
 
 mod damage;
+mod epochs;
 mod reading;
 mod sessions;
 mod waiting;

@@ -1,6 +1,6 @@
 //! Metadata through the bytes of its requests and answers.
 
-use milena_store::testing::MemoryStore;
+use milena_store::testing::{MemoryStore, TestMessage, batch_of};
 use milena_store::{Store, TopicSettings};
 
 use super::*;
@@ -71,6 +71,21 @@ async fn a_partition_is_led_by_this_broker_alone_at_epoch_0() {
         assert_eq!((partition.leader_id, partition.leader_epoch), (BrokerId(0), 0));
         assert_eq!((&partition.replica_nodes, &partition.isr_nodes), (&vec![BrokerId(0)], &vec![BrokerId(0)]));
         assert!(partition.offline_replicas.is_empty());
+    }
+}
+
+#[tokio::test]
+async fn the_leader_epoch_of_a_partition_whose_end_fell_is_higher() {
+    let memory = MemoryStore::new();
+    let bench = Bench::over(ServerConfig::default(), std::sync::Arc::new(memory.clone())).await;
+    let topic = bench.topic("b", 2).await;
+    let at = topic.store.partition(1);
+    memory.append(&at, batch_of(&[TestMessage::new(1, b"x")])).await.unwrap();
+    memory.lose_tail(&at, 0);
+    for version in [7, 12] {
+        let response = bench.ask(version, &by_name(&["b"])).await;
+        let epochs = response.topics[0].partitions.iter().map(|partition| partition.leader_epoch);
+        assert_eq!(epochs.collect::<Vec<_>>(), [0, 1], "version {version}");
     }
 }
 
