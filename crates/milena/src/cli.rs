@@ -6,6 +6,7 @@ use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
 use crate::commands::consume::ConsumeArgs;
+use crate::commands::data::{BackupArgs, CheckArgs};
 use crate::commands::groups::GroupsArgs;
 use crate::commands::produce::ProduceArgs;
 use crate::commands::topics::TopicsArgs;
@@ -38,6 +39,10 @@ pub(crate) enum Command {
     Consume(ConsumeArgs),
     /// List, describe and delete consumer groups, and set where they go on
     Groups(GroupsArgs),
+    /// Copy the data folder, while a server uses it or not
+    Backup(BackupArgs),
+    /// Verify every checksum of a data folder that no server uses
+    CheckData(CheckArgs),
     /// Print completions for a shell
     Completions {
         /// The shell

@@ -2,7 +2,7 @@
 //!
 //! - [`cli`]: the command line
 //! - [`config`]: file, environment and flags, and what they mean
-//! - [`commands`]: topics, produce, consume, groups
+//! - [`commands`]: topics, produce, consume, groups; check and copy a data folder
 //! - [`serve`]: the server process, from its first line to its last
 //! - [`logging`], [`files`]: the log; how many files the process may open
 //! - [`manual`]: completions and manual pages
@@ -51,6 +51,8 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Some(Command::Produce(args)) => commands::block_on(commands::produce::run(args)),
         Some(Command::Consume(args)) => commands::block_on(commands::consume::run(args)),
         Some(Command::Groups(args)) => commands::block_on(commands::groups::run(args)),
+        Some(Command::Backup(args)) => commands::data::run_backup(&args),
+        Some(Command::CheckData(args)) => commands::data::run_check(&args),
         Some(Command::Completions { shell }) => manual::completions(shell),
         Some(Command::Man { out }) => manual::pages(out.as_deref()),
     }

@@ -13,10 +13,12 @@
 //! - `produce`, `fetch`: deduplication; fetch sessions and parked fetches
 //! - [`groups`]: consumer groups and committed offsets
 //! - [`gateways`]: several gateways in front of one store
+//! - [`backup_rank`]: in which order a store in use is copied
 //! - [`answered`], [`open_log`]: opening on a store that may hang
 //! - [`metrics`], [`quiet`]: counters; log lines that must not flood
 //! - [`codes`]: the one map from our errors to Kafka error codes
 
+mod backup;
 pub mod broker;
 pub mod cluster;
 pub mod codes;
@@ -40,6 +42,7 @@ pub mod server;
 pub mod topics;
 pub mod watchers;
 
+pub use backup::backup_rank;
 pub use broker::Broker;
 pub use config::{ConfigError, ListenerConfig, ServerConfig};
 pub use listener::Bound;

@@ -10,7 +10,7 @@ use crate::fs::{Fs, Lock, ReplaceError, read_small, replace_small};
 use crate::partition::Origin;
 
 const LOCK: &str = "lock";
-const FORMAT: &str = "format";
+pub(crate) const FORMAT: &str = "format";
 const SESSION: &str = "session";
 const FORMAT_LINE: &str = "milena-store 1\n";
 
@@ -123,7 +123,7 @@ pub(crate) fn read_format(fs: &dyn Fs, root: &Path) -> Result<bool, OpenError> {
     Err(OpenError::Format { dir: root.to_owned(), found: String::from_utf8_lossy(&format).trim().to_owned() })
 }
 
-fn in_folder(name: &str, error: ReplaceError) -> StoreError {
+pub(crate) fn in_folder(name: &str, error: ReplaceError) -> StoreError {
     match error {
         ReplaceError::Before(error) | ReplaceError::After(error) => failed(format_args!("writing {name}"), &error),
     }

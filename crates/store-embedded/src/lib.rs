@@ -15,6 +15,7 @@
 //! - `config`: how the store is opened
 //! - `engine`: [`EmbeddedStore`], the [`milena_store::Store`] of this crate; `facade` takes blocking calls off async threads
 //! - `store`, `catalog`, `folder`: topics, and the files at the top of the data folder
+//! - `backup`: [`backup`](fn@backup), a copy of a folder, in use or not
 //! - `check`: [`check_data`], every checksum of a folder that is not in use
 //! - `partition`: appends, reads, flushes, recovery
 //! - `segment`, `format`, `index`, `scan`: one segment file and its bytes
@@ -26,6 +27,7 @@ use std::sync::Arc;
 
 use milena_store::{Store, StoreError};
 
+mod backup;
 mod catalog;
 mod check;
 mod config;
@@ -48,6 +50,7 @@ mod store;
 mod tests;
 mod threads;
 
+pub use backup::{BackupError, BackupReport, backup};
 pub use check::{CheckReport, Problem, check_data};
 pub use config::{Clock, EmbeddedConfig, system_clock};
 pub use engine::EmbeddedStore;

@@ -12,3 +12,5 @@ pub(crate) const QUEUE_APPENDS_MAX: usize = 65_536;
 pub(crate) const QUEUE_BYTES_MAX: usize = 1024 * 1024 * 1024;
 /// Longest name of a stream or topic in bytes.
 pub(crate) const NAME_BYTES_MAX: usize = 255;
+/// How often a backup begins again with a partition whose segments are removed while it copies them.
+pub(crate) const BACKUP_ROUNDS_MAX: usize = 100;

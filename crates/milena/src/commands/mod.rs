@@ -1,12 +1,14 @@
-//! The client commands, on top of [`milena::client`].
+//! The client commands, on top of [`milena::client`], and those that work on a data folder.
 //!
 //! - [`topics`]: list, create, describe, delete, grow
 //! - [`produce`]: lines of standard input become records
 //! - [`consume`]: records become lines of standard output
 //! - [`groups`], [`reset`]: list, describe, delete consumer groups; set where they go on
+//! - [`data`]: check and copy a data folder
 //! - [`record_line`]: the JSON form that both speak, exact for any record
 
 pub(crate) mod consume;
+pub(crate) mod data;
 pub(crate) mod groups;
 pub(crate) mod produce;
 pub(crate) mod record_line;

@@ -25,5 +25,5 @@ mod tests;
 pub(crate) use layers::{Assignment, Sources};
 pub(crate) use load::{Loaded, Mistakes, load};
 pub(crate) use metrics::METRICS_LISTEN;
-pub(crate) use settings::{Format, Settings};
+pub(crate) use settings::{Format, MEMORY, Settings};
 pub(crate) use show::{reference, show};

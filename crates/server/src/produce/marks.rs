@@ -14,7 +14,7 @@ use super::ids::{Marks, MarksFuture};
 use crate::opening::open_log;
 
 /// Topic of the internal stream.
-const TOPIC: &str = "producers";
+pub(crate) const TOPIC: &str = "producers";
 const VERSION: u8 = 1;
 
 /// Attempts to store a mark while other gateways store theirs.

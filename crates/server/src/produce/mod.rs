@@ -40,6 +40,7 @@ mod tests;
 pub use append::{AppendError, Prepared, Stored};
 pub use ids::{IdError, Marks, ProducerIds};
 pub use marks::LogMarks;
+pub(crate) use marks::TOPIC as PRODUCERS_TOPIC;
 pub use prepare::Entry;
 pub use request::Plan;
 

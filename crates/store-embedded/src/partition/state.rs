@@ -34,7 +34,7 @@ pub(crate) fn load(fs: &dyn Fs, dir: &Path) -> Result<Option<u64>, StoreError> {
 }
 
 /// Stores the start of the log, durably.
-pub(super) fn save(fs: &dyn Fs, dir: &Path, start: u64) -> Result<(), StoreError> {
+pub(crate) fn save(fs: &dyn Fs, dir: &Path, start: u64) -> Result<(), StoreError> {
     let head =
         Fields::<24>::new().put(&MAGIC).put(&VERSION.to_le_bytes()).put(&[0; 4]).put(&start.to_le_bytes()).done();
     let bytes = Fields::<BYTES>::new().put(&head).put(&crc32c(&[&head]).to_le_bytes()).done();

@@ -1,5 +1,6 @@
 //! Tests of the whole store.
 
+mod backup;
 mod basics;
 mod concurrency;
 mod crash_run;
