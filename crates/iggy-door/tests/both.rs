@@ -40,7 +40,7 @@ struct Both {
 
 impl Both {
     async fn start() -> Self {
-        let server = TestServer::builder().in_folder().start().await;
+        let server = TestServer::builder().in_folder().only("the door is in front of the embedded store").start().await;
         Self::over(server).await
     }
 

@@ -108,7 +108,7 @@ fn a_pipe_that_closes_ends_consume_without_a_word() {
 
 #[test]
 fn the_banner_says_where_to_connect_and_where_the_data_is() {
-    let mut server = server();
+    let mut server = ChildServer::builder(MILENA).only_embedded("the folder is named").start();
     server.stop();
     let said = server.output();
     assert!(said.contains(&format!("Kafka clients connect to  {}", server.bootstrap())), "{said}");
@@ -127,7 +127,7 @@ fn the_first_signal_ends_it_in_order_and_data_is_there_after_a_restart() {
 
 #[test]
 fn a_folder_in_use_and_a_port_in_use_are_sentences() {
-    let running = server();
+    let running = ChildServer::builder(MILENA).only_embedded("the folder is locked").start();
     let data = running.folder().join("data");
     let fails = |args: &[&str]| {
         let output = Command::new(MILENA).args(args).current_dir(running.folder()).output().unwrap();
@@ -160,7 +160,8 @@ fn without_a_server_the_client_says_where_it_looked() {
 
 #[test]
 fn the_banner_says_where_iggy_clients_connect_and_tells_a_made_up_password_once() {
-    let mut server = ChildServer::builder(env!("CARGO_BIN_EXE_milena")).args(["--iggy-listen", "127.0.0.1:0"]).start();
+    let builder = ChildServer::builder(MILENA).only_embedded("what Iggy clients are told is for the embedded store");
+    let mut server = builder.args(["--iggy-listen", "127.0.0.1:0"]).start();
     server.stop();
     let said = server.output();
     assert!(said.contains("Iggy clients connect to   127.0.0.1:"), "{said}");

@@ -76,10 +76,10 @@ impl Gateway {
         let name = uuid::Uuid::now_v7().simple().to_string();
         (config.state_stream, config.instance) =
             (format!("test-{name}"), u16::from_str_radix(&name[28..], 16).unwrap());
-        let store = Arc::new(Box::pin(IggyStore::open(config.clone())).await.unwrap());
+        let store = Box::pin(IggyStore::open(config.clone())).await.unwrap();
         let stream = format!("topics-{name}");
         let kafka = TestServer::builder()
-            .store(store)
+            .over(store)
             .config(|config| config.topic_mapping.default_stream = stream.clone())
             .start()
             .await;

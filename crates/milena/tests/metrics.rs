@@ -47,7 +47,8 @@ fn get(address: &str, path: &str) -> String {
 
 #[test]
 fn the_banner_says_where_metrics_are_and_there_they_are() {
-    let server = ChildServer::builder(MILENA).env(LISTEN, "127.0.0.1:0").start();
+    let builder = ChildServer::builder(MILENA).only_embedded("the engine is named");
+    let server = builder.env(LISTEN, "127.0.0.1:0").start();
     let address = address(&server);
     assert!(get(&address, "/readyz").starts_with("HTTP/1.1 200 "));
     let page = get(&address, "/metrics");

@@ -14,7 +14,6 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use bytes::Bytes;
 use milena_records::Codec;
 use milena_records::client::{Record, build_batch, read_record_set};
-use milena_store::testing::MemoryStore;
 use milena_testkit::TestServer;
 use milena_testkit::raw::RawClient;
 use milena_wire::kafka_protocol::messages::create_topics_request::{CreatableTopic, CreatableTopicConfig};
@@ -146,8 +145,7 @@ async fn a_changelog_topic_of_kafka_streams_is_created_shown_and_written() {
 
 #[tokio::test]
 async fn the_earliest_offset_of_a_log_that_lost_its_beginning_is_not_0() {
-    let memory = MemoryStore::new();
-    let server = TestServer::builder().memory(memory.clone()).start().await;
+    let server = TestServer::start().await;
     let mut client = server.client().await;
     create(&mut client, &[]).await;
     for timestamp_ms in 1..=5 {

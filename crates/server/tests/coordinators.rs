@@ -17,7 +17,8 @@ use std::time::Duration;
 use groups_kit::{Member, builder, codes, commits, create, group, join_request, offsets, text, topic};
 use milena_server::groups::{Coordinator, Coordinators, Endpoint, Node};
 use milena_store::testing::{Fault, MemoryStore};
-use milena_testkit::{RawClient, TestServer};
+use milena_testkit::RawClient;
+use milena_testkit::server::Builder;
 use milena_wire::kafka_protocol::messages::leave_group_request::MemberIdentity;
 use milena_wire::kafka_protocol::messages::offset_delete_request::{
     OffsetDeleteRequestPartition, OffsetDeleteRequestTopic,
@@ -66,9 +67,9 @@ fn elsewhere() -> Coordinator {
     Coordinator::At(Arc::new(Node { id: 7, endpoints }))
 }
 
-async fn server(told: &Arc<Told>, memory: &MemoryStore) -> TestServer {
+fn server(told: &Arc<Told>) -> Builder {
     let told = Arc::clone(told) as Arc<dyn Coordinators>;
-    builder().memory(memory.clone()).config(|config| config.coordinators = told).start().await
+    builder().config(|config| config.coordinators = told)
 }
 
 /// Error, node, host and port in the answer of each version.
@@ -87,7 +88,7 @@ async fn found(client: &mut RawClient, version: i16) -> (i16, i32, String, i32) 
 #[tokio::test]
 async fn clients_are_sent_to_the_node_that_coordinates_as_their_listener_reaches_it() {
     let told = Told::new(Coordinator::Here, true);
-    let server = server(&told, &MemoryStore::new()).await;
+    let server = server(&told).start().await;
     let mut client = server.client().await;
     let port = i32::from(server.address().port());
     for version in 0..=6 {
@@ -187,7 +188,7 @@ async fn offset_fetches(client: &mut RawClient, answers: &mut Vec<(&'static str,
 #[tokio::test]
 async fn every_group_request_of_every_version_is_sent_elsewhere() {
     let told = Told::new(Coordinator::Here, true);
-    let server = server(&told, &MemoryStore::new()).await;
+    let server = server(&told).start().await;
     let mut client = server.client().await;
     create(&mut client, "t", 1).await;
     assert_eq!(codes(&client.request(9, &commits("t", &[(0, 5)])).await), [0]);
@@ -216,7 +217,7 @@ fn heartbeat() -> HeartbeatRequest {
 async fn while_offsets_are_loaded_clients_are_told_to_wait_and_never_that_nothing_is_stored() {
     let memory = MemoryStore::new();
     let told = Told::new(Coordinator::Here, true);
-    let server = server(&told, &memory).await;
+    let server = server(&told).memory(memory.clone()).start().await;
     let mut client = server.client().await;
     create(&mut client, "t", 1).await;
     assert_eq!(codes(&client.request(9, &commits("t", &[(0, 5)])).await), [0]);
@@ -243,7 +244,7 @@ async fn while_offsets_are_loaded_clients_are_told_to_wait_and_never_that_nothin
 async fn who_waits_for_a_group_is_sent_elsewhere_when_its_coordinator_resigns() {
     let memory = MemoryStore::new();
     let told = Told::new(Coordinator::Here, true);
-    let server = server(&told, &memory).await;
+    let server = server(&told).memory(memory.clone()).start().await;
     let mut member = Member::alone(&server).await;
     create(&mut member.client, "t", 1).await;
     let mut joining = server.client().await;

@@ -11,7 +11,7 @@
 
 mod common;
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -19,8 +19,7 @@ use common::*;
 use milena_records::Codec;
 use milena_records::client::{Record, build_batch, read_record_set};
 use milena_server::Server;
-use milena_store::testing::MemoryStore;
-use milena_store::{Store, TopicSettings};
+use milena_testkit::TestServer;
 use milena_wire::kafka_protocol::messages::fetch_request::{FetchPartition, FetchTopic};
 use milena_wire::kafka_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
 use milena_wire::kafka_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
@@ -35,10 +34,10 @@ fn orders() -> TopicName {
 }
 
 /// A server with the topic `orders` of two partitions.
-async fn with_orders() -> Server {
-    let store = MemoryStore::new();
-    store.create_topic("kafka", "orders", 2, &TopicSettings::default()).await.unwrap();
-    Server::start(config(), Arc::new(store)).await.unwrap()
+async fn with_orders() -> TestServer {
+    let server = TestServer::start().await;
+    server.server().broker().topics.create("orders", 2, BTreeMap::new()).await.unwrap();
+    server
 }
 
 fn produce(values: &[&str]) -> ProduceRequest {
@@ -81,7 +80,7 @@ async fn parked_answer(client: &mut Client, version: i16) -> FetchResponse {
 #[tokio::test]
 async fn what_was_produced_is_fetched_in_every_version() {
     let server = with_orders().await;
-    let mut client = Client::connect(&server).await;
+    let mut client = Client::connect(server.server()).await;
     let answer = client.ask(9, &produce(&["a", "b", "c"])).await;
     assert_eq!(answer.responses[0].partition_responses[0].error_code, 0);
     for version in 4..=12 {
@@ -89,7 +88,7 @@ async fn what_was_produced_is_fetched_in_every_version() {
         assert_eq!(values(&answer), ["b", "c"], "version {version}");
         assert_eq!(answer.responses[0].partitions[0].high_watermark, 3);
     }
-    let id = server.broker().topics.by_name("orders").unwrap().id;
+    let id = server.server().broker().topics.by_name("orders").unwrap().id;
     for version in 13..=17 {
         let mut by_id = fetch(1, 0);
         by_id.topics[0].topic = TopicName::default();
@@ -101,7 +100,7 @@ async fn what_was_produced_is_fetched_in_every_version() {
 #[tokio::test]
 async fn offsets_are_listed_in_every_version() {
     let server = with_orders().await;
-    let mut client = Client::connect(&server).await;
+    let mut client = Client::connect(server.server()).await;
     client.ask(9, &produce(&["a", "b"])).await;
     for version in 1..=10 {
         for (time, offset) in [(-2, 0), (-1, 2), (1_000, 0), (1_001, -1)] {
@@ -117,8 +116,8 @@ async fn offsets_are_listed_in_every_version() {
 #[tokio::test]
 async fn a_produce_on_one_connection_wakes_a_fetch_on_another() {
     let server = with_orders().await;
-    let (mut consumer, mut producer) = (Client::connect(&server).await, Client::connect(&server).await);
-    park(&server, &mut consumer, 12).await;
+    let (mut consumer, mut producer) = (Client::connect(server.server()).await, Client::connect(server.server()).await);
+    park(server.server(), &mut consumer, 12).await;
     producer.ask(9, &produce(&["woken"])).await;
     assert_eq!(values(&parked_answer(&mut consumer, 12).await), ["woken"]);
 }
@@ -126,8 +125,8 @@ async fn a_produce_on_one_connection_wakes_a_fetch_on_another() {
 #[tokio::test]
 async fn the_deletion_of_its_topic_answers_a_parked_fetch() {
     let server = with_orders().await;
-    let (mut consumer, mut admin) = (Client::connect(&server).await, Client::connect(&server).await);
-    park(&server, &mut consumer, 12).await;
+    let (mut consumer, mut admin) = (Client::connect(server.server()).await, Client::connect(server.server()).await);
+    park(server.server(), &mut consumer, 12).await;
     let delete = DeleteTopicsRequest::default().with_topic_names(vec![orders()]).with_timeout_ms(5_000);
     assert_eq!(admin.ask(5, &delete).await.responses[0].error_code, 0);
     assert_eq!(parked_answer(&mut consumer, 12).await.responses[0].partitions[0].error_code, 3);
@@ -136,21 +135,22 @@ async fn the_deletion_of_its_topic_answers_a_parked_fetch() {
 #[tokio::test]
 async fn a_client_that_leaves_takes_its_parked_fetch_along() {
     let server = with_orders().await;
-    let mut consumer = Client::connect(&server).await;
-    park(&server, &mut consumer, 12).await;
+    let mut consumer = Client::connect(server.server()).await;
+    park(server.server(), &mut consumer, 12).await;
     drop(consumer);
-    until("the fetch of a closed connection still waits", || server.broker().fetches.purgatory.parked() == 0).await;
+    until("the fetch of a closed connection still waits", || server.server().broker().fetches.purgatory.parked() == 0)
+        .await;
 }
 
 #[tokio::test]
 async fn shutdown_answers_a_parked_fetch() {
     let server = with_orders().await;
-    let mut consumer = Client::connect(&server).await;
-    park(&server, &mut consumer, 12).await;
+    let mut consumer = Client::connect(server.server()).await;
+    park(server.server(), &mut consumer, 12).await;
     let start = Instant::now();
     let shutdown = tokio::spawn(server.shutdown());
     let answer = parked_answer(&mut consumer, 12).await;
     assert_eq!(answer.responses[0].partitions[0].error_code, 0);
-    shutdown.await.unwrap().unwrap();
+    shutdown.await.unwrap();
     assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
 }

@@ -217,24 +217,19 @@ async fn commits_survive_a_restart_in_memory_and_in_a_folder() {
 
 #[tokio::test]
 async fn an_acknowledged_commit_survives_a_server_that_is_killed() {
-    let memory = MemoryStore::new();
-    let server = builder().memory(memory.clone()).start().await;
+    let server = server().await;
     let mut client = server.client().await;
     create(&mut client, "t", 1).await;
     for offset in 0..50 {
         assert_eq!(codes(&client.request(9, &commits("t", &[(0, offset)])).await), [0]);
     }
-    // Neither asked to stop nor let flush anything.
-    drop(server);
-    let server = builder().memory(memory).start().await;
+    let server = server.kill_and_start().await;
     assert_eq!(offsets(&mut server.client().await, "t", &[0]).await, [49]);
 }
 
 #[tokio::test]
 async fn snapshots_keep_the_log_short_and_the_offsets_whole() {
-    let memory = MemoryStore::new();
-    let builder = builder().memory(memory.clone());
-    let server = builder.config(|config| config.groups.offsets_snapshot_bytes = 2_000).start().await;
+    let server = builder().config(|config| config.groups.offsets_snapshot_bytes = 2_000).start().await;
     let mut client = server.client().await;
     create(&mut client, "t", 20).await;
     for offset in 0..200 {

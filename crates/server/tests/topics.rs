@@ -11,20 +11,17 @@
 
 mod common;
 
-use std::sync::Arc;
-
 use bytes::BufMut;
 use common::*;
-use milena_server::Server;
 use milena_server::config::{ListenerConfig, ServerConfig};
-use milena_store::testing::MemoryStore;
+use milena_testkit::TestServer;
 use milena_wire::decode_response;
 use milena_wire::kafka_protocol::messages::create_topics_request::CreatableTopic;
 use milena_wire::kafka_protocol::messages::*;
 use milena_wire::kafka_protocol::protocol::StrBytes;
 
-async fn serve(config: ServerConfig, store: &MemoryStore) -> Server {
-    Server::start(config, Arc::new(store.again())).await.unwrap()
+async fn serve(change: impl FnOnce(&mut ServerConfig)) -> TestServer {
+    TestServer::builder().config(change).start().await
 }
 
 fn creation(name: &'static str, partitions: i32) -> CreateTopicsRequest {
@@ -37,15 +34,14 @@ fn creation(name: &'static str, partitions: i32) -> CreateTopicsRequest {
 
 /// Sends a body that no decoder can read, and checks that the connection is closed and the server lives on.
 async fn refused(api_key: i16, version: i16, body: &[u8]) {
-    let store = MemoryStore::new();
-    let server = serve(config(), &store).await;
-    let mut client = Client::connect(&server).await;
+    let server = TestServer::start().await;
+    let mut client = Client::connect(server.server()).await;
     let flexible = matches!((api_key, version), (3, 9..) | (19, 5..));
     // A flexible request header has tagged fields before the body.
     let body = if flexible { [&[0], body].concat() } else { body.to_vec() };
     client.send(&raw_request(api_key, version, 1, &body)).await;
     assert!(client.is_closed().await, "{api_key} v{version}");
-    let mut next = Client::connect(&server).await;
+    let mut next = Client::connect(server.server()).await;
     assert_eq!(next.ask(9, &MetadataRequest::default().with_topics(None)).await.brokers.len(), 1);
 }
 
@@ -57,14 +53,14 @@ async fn metadata_names_the_address_of_the_listener_the_client_came_in_on() {
         ..listener("outside", "127.0.0.1:0")
     };
     let listeners = vec![listener("inside", "127.0.0.1:0"), outside];
-    let server = serve(ServerConfig { listeners, ..config() }, &MemoryStore::new()).await;
+    let server = serve(|config| config.listeners = listeners).await;
     let mut told = Vec::new();
-    for bound in server.addresses() {
+    for bound in server.server().addresses() {
         let mut client = Client::connect_to(bound.address).await;
         let response = client.ask(12, &MetadataRequest::default().with_topics(None)).await;
         told.push((response.brokers[0].host.to_string(), response.brokers[0].port));
     }
-    let inside = i32::from(server.addresses()[0].address.port());
+    let inside = i32::from(server.address().port());
     assert_eq!(told, [("127.0.0.1".to_owned(), inside), ("kafka.example.org".to_owned(), 19_092)]);
 }
 
@@ -75,9 +71,9 @@ async fn a_metadata_answer_of_version_1_has_exactly_these_bytes() {
         advertised_port: Some(9_092),
         ..listener("one", "127.0.0.1:0")
     };
-    let config = ServerConfig { listeners: vec![advertised], instance_id: 3, ..config() };
-    let server = serve(config, &MemoryStore::new()).await;
-    let mut client = Client::connect(&server).await;
+    let change = |config: &mut ServerConfig| (config.listeners, config.instance_id) = (vec![advertised], 3);
+    let server = serve(change).await;
+    let mut client = Client::connect(server.server()).await;
     client.ask(7, &creation("t", 1)).await;
     // All topics: a null array.
     client.send(&raw_request(3, 1, 99, &[0xff, 0xff, 0xff, 0xff])).await;
@@ -96,15 +92,13 @@ async fn a_metadata_answer_of_version_1_has_exactly_these_bytes() {
 
 #[tokio::test]
 async fn a_topic_lives_from_creation_over_a_restart_to_deletion() {
-    let store = MemoryStore::new();
+    let server = TestServer::start().await;
     let everything = MetadataRequest::default().with_topics(None);
-    let id = {
-        let server = serve(config(), &store).await;
-        let mut client = Client::connect(&server).await;
-        client.ask(7, &creation("t", 2)).await.topics[0].topic_id
-    };
-    let server = serve(config(), &store).await;
-    let mut client = Client::connect(&server).await;
+    let mut client = Client::connect(server.server()).await;
+    let id = client.ask(7, &creation("t", 2)).await.topics[0].topic_id;
+    drop(client);
+    let server = server.kill_and_start().await;
+    let mut client = Client::connect(server.server()).await;
     let topics = client.ask(12, &everything).await.topics;
     assert_eq!((topics.len(), topics[0].topic_id, topics[0].partitions.len()), (1, id, 2));
     let item = delete_topics_request::DeleteTopicState::default().with_name(None).with_topic_id(id);
@@ -138,8 +132,8 @@ async fn bytes_behind_a_whole_request_cost_the_connection() {
 
 #[tokio::test]
 async fn librdkafka_lists_all_topics_with_three_bytes_too_many() {
-    let server = serve(config(), &MemoryStore::new()).await;
-    let mut client = Client::connect(&server).await;
+    let server = TestServer::start().await;
+    let mut client = Client::connect(server.server()).await;
     client.ask(7, &creation("t", 1)).await;
     for version in 9..=13 {
         // Behind the tagged fields of the header: four bytes kept for the count, the flags, no tagged fields.

@@ -12,7 +12,7 @@ use milena_wire::kafka_protocol::messages::{ApiKey, ApiVersionsRequest};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-use crate::{RawClient, ReservedPort, SOON};
+use crate::{ChosenStore, DoorChild, RawClient, ReservedPort, SOON};
 
 /// What is replaced by the port in arguments and environment.
 const PORT: &str = "{port}";
@@ -27,6 +27,18 @@ pub struct Builder {
     envs: Vec<(String, String)>,
     port: ReservedPort,
     folder: TempDir,
+    store: Kept,
+}
+
+/// Where a server keeps its data.
+#[derive(Debug, Clone, Copy)]
+enum Kept {
+    /// In the store that the environment chooses.
+    Chosen,
+    /// In the embedded one, for that reason.
+    Embedded(&'static str),
+    /// Where the test says.
+    Given,
 }
 
 impl Builder {
@@ -65,6 +77,20 @@ impl Builder {
         self
     }
 
+    /// Keeps the data with the embedded store, also where the environment chooses another one; `reason` says why.
+    #[must_use]
+    pub fn only_embedded(mut self, reason: &'static str) -> Self {
+        self.store = Kept::Embedded(reason);
+        self
+    }
+
+    /// Tells it that no other server is on its store, so that after a kill it does not wait until its former self has been
+    /// silent for as long as the lease of one is.
+    #[must_use]
+    pub fn alone(self) -> Self {
+        self.env("MILENA_CLUSTER_GATEWAYS", "one")
+    }
+
     /// Starts the child and waits until it answers.
     #[must_use]
     pub fn start(self) -> ChildServer {
@@ -77,9 +103,55 @@ impl Builder {
     #[must_use]
     pub fn spawn(self) -> ChildServer {
         let output = Arc::default();
-        let process = self.launch(&output);
-        let bootstrap = self.address().to_string();
-        ChildServer { builder: self, process, output, bootstrap }
+        let (builder, door) = self.over_the_chosen_store();
+        let process = builder.launch(&output);
+        let bootstrap = builder.address().to_string();
+        ChildServer { builder, process, output, bootstrap, _door: door.map(Box::new) }
+    }
+
+    /// Puts a server that is to keep data over the store that the environment chooses.
+    fn over_the_chosen_store(self) -> (Self, Option<DoorChild>) {
+        if self.args.first().is_none_or(|command| command != "serve") {
+            return (self, None);
+        }
+        let chosen = match self.store {
+            Kept::Given => return (self, None),
+            Kept::Embedded(reason) => ChosenStore::unless(Some(reason)),
+            Kept::Chosen => ChosenStore::get(),
+        };
+        match chosen {
+            ChosenStore::Embedded => (self, None),
+            ChosenStore::Door => {
+                let door = DoorChild::start(&self.binary);
+                (self.over(&door), Some(door))
+            }
+            ChosenStore::Server(url) => {
+                // The number of a port is nobody else's as long as it is reserved.
+                let streams = format!("child-{}-{}", std::process::id(), self.port.number());
+                let topics = format!("topic_mapping.default_stream={streams}-topics");
+                (self.over_server(&url).env("MILENA_IGGY_STATE_STREAM", &streams).args(["--set", &topics]), None)
+            }
+        }
+    }
+
+    /// Keeps the data behind that door.
+    #[must_use]
+    pub fn over(self, door: &DoorChild) -> Self {
+        // The door keeps state of its own under the usual name.
+        self.over_server(&door.url()).env("MILENA_IGGY_STATE_STREAM", "gateway")
+    }
+
+    /// Keeps the data on the Iggy server at that address, user and password included.
+    #[must_use]
+    pub fn over_server(mut self, url: &str) -> Self {
+        self.store = Kept::Given;
+        self.env("MILENA_IGGY_URL", url)
+    }
+
+    /// Keeps the data with the embedded store, as what the environment chooses does in the end.
+    pub(crate) fn behind_a_door(mut self) -> Self {
+        self.store = Kept::Given;
+        self
     }
 
     fn address(&self) -> SocketAddr {
@@ -111,6 +183,7 @@ pub struct ChildServer {
     process: Child,
     output: Arc<Mutex<String>>,
     bootstrap: String,
+    _door: Option<Box<DoorChild>>,
 }
 
 impl ChildServer {
@@ -128,7 +201,14 @@ impl ChildServer {
     pub fn builder(binary: impl AsRef<Path>) -> Builder {
         let folder = TempDir::with_prefix("milena-").expect("a temporary folder");
         let binary = binary.as_ref().to_owned();
-        let builder = Builder { binary, args: Vec::new(), envs: Vec::new(), port: ReservedPort::take(), folder };
+        let builder = Builder {
+            binary,
+            args: Vec::new(),
+            envs: Vec::new(),
+            port: ReservedPort::take(),
+            folder,
+            store: Kept::Chosen,
+        };
         builder.env("MILENA_METRICS_LISTEN", "off").args([
             "serve",
             "--listen",

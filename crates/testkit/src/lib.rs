@@ -4,7 +4,9 @@
 //! - [`server`]: a server in this process, over memory or a folder, which can be restarted on its data
 //! - [`child`]: the `milena` binary as a child process, which can be killed and started again
 //! - [`port`]: ports that nobody else gets
-//! - `iggy` (feature `iggy`): servers over a real Iggy server instead of memory
+//! - [`chosen`]: the store that the environment chooses, so that one test runs over each
+//! - [`door`]: the `milena` binary as a child process that serves Iggy's protocol
+//! - `iggy` (feature `iggy`): servers over Iggy instead of memory
 //!
 //! Everything here panics where a test should fail: each call has a deadline, and what it waited for is in the message.
 
@@ -16,6 +18,8 @@
 )]
 
 pub mod child;
+pub mod chosen;
+pub mod door;
 #[cfg(feature = "iggy")]
 mod iggy;
 pub mod port;
@@ -25,6 +29,8 @@ pub mod server;
 use std::time::Duration;
 
 pub use child::ChildServer;
+pub use chosen::ChosenStore;
+pub use door::DoorChild;
 pub use port::ReservedPort;
 pub use raw::RawClient;
 pub use server::TestServer;

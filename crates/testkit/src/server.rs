@@ -1,8 +1,11 @@
 //! A server in this process, over memory or a folder, which can be restarted on its data.
+//!
+//! Over memory or a folder of its own, that is: [`ChosenStore`] puts it over Iggy instead, unless the test needs what it asks for.
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use milena_server::{ListenerConfig, Server, ServerConfig};
 use milena_store::testing::MemoryStore;
@@ -11,14 +14,14 @@ use milena_store_embedded::EmbeddedConfig;
 use milena_wire::kafka_protocol::messages::ApiVersionsRequest;
 use tempfile::TempDir;
 
-use crate::{RawClient, ReservedPort};
+use crate::{ChosenStore, RawClient, ReservedPort, SOON};
 
 /// Where the data of a test server is.
 enum Data {
     Memory(MemoryStore),
-    /// On the Iggy server that the variable names, in streams of this test's own.
+    /// Beyond Iggy's protocol.
     #[cfg(feature = "iggy")]
-    Iggy(Box<milena_store_iggy::IggyConfig>),
+    Iggy(Box<crate::iggy::IggySide>),
     Folder(TempDir),
     /// The test's own engine, which cannot be opened a second time.
     Given,
@@ -31,6 +34,8 @@ pub struct Builder {
     store: Option<Arc<dyn Store>>,
     durability: Durability,
     port: ReservedPort,
+    /// Why it cannot be over another store than this.
+    only: Option<&'static str>,
 }
 
 impl Builder {
@@ -60,6 +65,15 @@ impl Builder {
     pub fn store(mut self, store: Arc<dyn Store>) -> Self {
         self.data = Data::Given;
         self.store = Some(store);
+        self.only("the test brings a store of its own")
+    }
+
+    /// Keeps the data on an Iggy server of the test's own.
+    #[cfg(feature = "iggy")]
+    #[must_use]
+    pub fn over(mut self, store: milena_store_iggy::IggyStore) -> Self {
+        self.data = Data::Given;
+        self.store = Some(Arc::new(store));
         self
     }
 
@@ -67,29 +81,58 @@ impl Builder {
     #[must_use]
     pub fn memory(mut self, memory: MemoryStore) -> Self {
         self.data = Data::Memory(memory);
+        self.only("the test plans faults in the store, or sets its clock")
+    }
+
+    /// Keeps the data in what was asked for, also where the environment chooses another store; `reason` says why.
+    #[must_use]
+    pub fn only(mut self, reason: &'static str) -> Self {
+        self.only = Some(reason);
         self
     }
 
     /// Starts the server and waits until it answers.
     pub async fn start(self) -> TestServer {
-        #[cfg(feature = "iggy")]
-        let builder = self.in_streams_of_its_own();
-        #[cfg(not(feature = "iggy"))]
-        let builder = self;
-        let Self { config, data, store, durability, port } = builder;
+        let Self { config, data, store, durability, port, only } = self;
+        let chosen = match data {
+            Data::Given if only.is_none() => ChosenStore::Embedded,
+            _ => ChosenStore::unless(only),
+        };
+        let (config, data) = Box::pin(over(chosen, config, data)).await;
         Box::pin(TestServer::open(config, data, store, durability, port)).await
     }
+}
 
-    /// On an Iggy server, the topics of one test must not be those of another.
+/// The data of a server, and what its configuration has to say of them.
+async fn over(chosen: ChosenStore, config: ServerConfig, data: Data) -> (ServerConfig, Data) {
     #[cfg(feature = "iggy")]
-    fn in_streams_of_its_own(mut self) -> Self {
-        if let Data::Iggy(config) = &self.data
-            && self.config.topic_mapping.default_stream == ServerConfig::default().topic_mapping.default_stream
-        {
-            self.config.topic_mapping.default_stream = format!("{}-topics", config.state_stream);
+    return match chosen {
+        ChosenStore::Embedded => (config, data),
+        ChosenStore::Door => {
+            let folder = if let Data::Folder(folder) = data { Some(folder) } else { None };
+            (config, Data::Iggy(Box::new(crate::iggy::IggySide::door(folder).await)))
         }
-        self
+        ChosenStore::Server(url) => {
+            let side = crate::iggy::IggySide::server(&url);
+            (with_topics_in(config, side.topics_stream()), Data::Iggy(Box::new(side)))
+        }
+    };
+    #[cfg(not(feature = "iggy"))]
+    {
+        assert_eq!(chosen, ChosenStore::Embedded, "servers over Iggy need the feature `iggy` of milena-testkit");
+        (config, data)
     }
+}
+
+/// On a server that tests share, the topics of one test must not be those of another.
+#[cfg(feature = "iggy")]
+fn with_topics_in(mut config: ServerConfig, stream: Option<String>) -> ServerConfig {
+    if let Some(stream) = stream
+        && config.topic_mapping.default_stream == ServerConfig::default().topic_mapping.default_stream
+    {
+        config.topic_mapping.default_stream = stream;
+    }
+    config
 }
 
 /// A running server on a port that stays its own, also while it restarts.
@@ -117,19 +160,14 @@ impl TestServer {
             advertised_host: None,
             advertised_port: None,
         };
-        let builder = Builder {
+        Builder {
             config: ServerConfig { listeners: vec![listener], ..ServerConfig::default() },
             data: Data::Memory(MemoryStore::new()),
             store: None,
             durability: Durability::Os,
             port,
-        };
-        #[cfg(feature = "iggy")]
-        let builder = match crate::iggy::over_iggy() {
-            Some(config) => Builder { data: Data::Iggy(Box::new(config)), ..builder },
-            None => builder,
-        };
-        builder
+            only: None,
+        }
     }
 
     async fn open(
@@ -143,8 +181,8 @@ impl TestServer {
             (Some(store), _) => store,
             (None, Data::Memory(memory)) => Arc::new(memory.again()),
             #[cfg(feature = "iggy")]
-            (None, Data::Iggy(config)) => crate::iggy::open((**config).clone()).await,
-            (None, Data::Folder(folder)) => open_embedded(folder.path(), durability).await,
+            (None, Data::Iggy(side)) => side.open().await,
+            (None, Data::Folder(folder)) => open_embedded(Some(folder.path().to_owned()), durability).await,
             (None, Data::Given) => panic!("an engine that the test gave cannot be opened again"),
         };
         // On the heap, so that the futures of tests stay small.
@@ -177,20 +215,34 @@ impl TestServer {
         &self.server
     }
 
-    /// Folder of the data, when it is in one.
+    /// Folder of the data, when it is in one of this machine.
     #[must_use]
     pub fn folder(&self) -> Option<&Path> {
         match &self.data {
             Data::Folder(folder) => Some(folder.path()),
             Data::Memory(_) | Data::Given => None,
             #[cfg(feature = "iggy")]
-            Data::Iggy(_) => None,
+            Data::Iggy(side) => side.folder(),
         }
     }
 
     /// Stops politely; the data goes with it.
     pub async fn shutdown(self) {
         self.server.shutdown().await.expect("a store that closes cleanly");
+    }
+
+    /// Stops without a word, as a process that was killed does, and starts again on the same data and the same port.
+    pub async fn kill_and_start(self) -> Self {
+        let address = self.address();
+        let Self { server, config, data, durability, port } = self;
+        drop(server);
+        // Its tasks end a moment later, and the last of them lets go of the port.
+        let start = Instant::now();
+        while RawClient::try_connect(address).await.is_ok() {
+            assert!(start.elapsed() < SOON, "the old server still accepts");
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        Box::pin(Self::open(config, data, None, durability, port)).await
     }
 
     /// Stops politely and starts again on the same data and the same port.
@@ -211,14 +263,10 @@ impl TestServer {
     }
 }
 
-async fn open_embedded(folder: &Path, durability: Durability) -> Arc<dyn Store> {
-    let config = EmbeddedConfig {
-        dir: Some(folder.to_owned()),
-        durability,
-        segment_bytes: 16 << 20,
-        open_files_max: 256,
-        ..EmbeddedConfig::default()
-    };
+/// The embedded store in a folder, or in memory.
+pub(crate) async fn open_embedded(dir: Option<PathBuf>, durability: Durability) -> Arc<dyn Store> {
+    let config =
+        EmbeddedConfig { dir, durability, segment_bytes: 16 << 20, open_files_max: 256, ..EmbeddedConfig::default() };
     // Opening recovers the log, which blocks.
     let opened = tokio::task::spawn_blocking(move || milena_store_embedded::open(&config));
     opened.await.expect("no panic").expect("the embedded store")

@@ -114,7 +114,7 @@ fn the_output_of_a_child_that_fails_is_collected() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn topics_in_a_folder_survive_a_restart() {
-    let server = TestServer::builder().in_folder().start().await;
+    let server = TestServer::builder().in_folder().only("the test looks at the folder").start().await;
     assert_eq!(server.client().await.request(7, &topic("kept")).await.topics[0].error_code, 0);
     let server = server.restart().await;
     assert!(server.folder().is_some_and(std::path::Path::exists));
