@@ -121,7 +121,8 @@ fn create(server: &ChildServer) {
 fn after_kill_9_a_group_has_its_last_acknowledged_commit_or_a_later_one_whole() {
     let cycles: u64 = std::env::var("TEST_KILL_CYCLES").map_or(8, |cycles| cycles.parse().unwrap());
     let binary = std::env::var("TEST_BINARY").unwrap_or_else(|_| env!("CARGO_BIN_EXE_milena").to_owned());
-    let mut server = ChildServer::builder(&binary).args(["--set", "groups.offsets_snapshot_bytes=64KiB"]).start();
+    let mut server =
+        ChildServer::builder(&binary).alone().args(["--set", "groups.offsets_snapshot_bytes=64KiB"]).start();
     create(&server);
     let acknowledged = Arc::new(AtomicI64::new(-1));
     let mut next = 0;
