@@ -20,10 +20,16 @@ mod run;
 #[path = "groups/verifier.rs"]
 mod verifier;
 
+#[cfg(feature = "iggy")]
+use std::time::Duration;
 use std::time::Instant;
 
 use journal::{Entry, Event};
 use member::{Commit, SESSION};
+#[cfg(feature = "iggy")]
+use milena_wire::kafka_protocol::messages::FindCoordinatorRequest;
+#[cfg(feature = "iggy")]
+use milena_wire::kafka_protocol::protocol::StrBytes;
 use run::{PATIENCE, Run, server, with_client};
 
 /// Not a test by itself: what the other tests start again as a member. Without that it has nothing to do.
@@ -36,7 +42,7 @@ fn a_member_in_its_own_process() {
 /// do not wait for the one that left, and no member is lost because the machine is busy.
 fn members_come_and_go(strategy: &'static str, commit: Commit) {
     let server = server();
-    let mut run = Run::with_session(&server, strategy, strategy, commit, PATIENCE * 2);
+    let mut run = Run::at(server.bootstrap(), strategy, strategy, commit, PATIENCE * 2);
     run.start(&["a", "b"]);
     run.shared_by(2);
     run.work_on();
@@ -166,6 +172,41 @@ fn every_group_goes_on_from_its_last_acknowledged_commit_after_the_server_was_ki
     for run in runs {
         run.end();
     }
+}
+
+#[cfg(feature = "iggy")]
+#[test]
+fn a_group_of_two_gateways_goes_on_at_the_other_one_when_its_coordinator_is_killed() {
+    let iggy = milena_testkit::DoorChild::start(run::MILENA);
+    let gateway = |number: u16| run::builder().over(&iggy).args(["--set", &format!("instance_id={number}")]).start();
+    let mut gateways = [gateway(1), gateway(2)];
+    let bootstrap = format!("{},{}", gateways[0].bootstrap(), gateways[1].bootstrap());
+    let mut run = Run::at(&bootstrap, "between", "cooperative-sticky", Commit::Sync, SESSION * 2);
+    run.start(&["a", "b", "c"]);
+    run.shared_by(3);
+    run.work_on();
+
+    // The first to start has the lease.
+    assert_eq!(coordinator(&gateways[1]), Some(1));
+    gateways[0].kill();
+    let killed = Instant::now();
+    run.journal.note("server", "server", Event::ServerRestarted);
+    while coordinator(&gateways[1]) != Some(2) {
+        assert!(killed.elapsed() < Duration::from_secs(15), "nobody coordinates groups");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    run.shared_by(3);
+    run.work_on();
+    run.end();
+}
+
+/// The number of the gateway that coordinates groups, as that one says.
+#[cfg(feature = "iggy")]
+fn coordinator(gateway: &milena_testkit::ChildServer) -> Option<i32> {
+    let request = FindCoordinatorRequest::default().with_key(StrBytes::from_static_str("between"));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let answer = runtime.block_on(async { gateway.client().await.request(3, &request).await });
+    (answer.error_code == 0).then_some(answer.node_id.0)
 }
 
 #[test]

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use milena::client::{Address, At, Client, NewTopic, Settings};
 use milena_testkit::ChildServer;
+use milena_testkit::child::Builder;
 use rdkafka::config::ClientConfig;
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 
@@ -20,8 +21,14 @@ pub const ALL: usize = 12;
 /// Long, because test machines are busy.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
+pub const MILENA: &str = env!("CARGO_BIN_EXE_milena");
+
 pub fn server() -> ChildServer {
-    ChildServer::builder(env!("CARGO_BIN_EXE_milena")).args(["--set", "groups.initial_rebalance_delay=100ms"]).start()
+    builder().start()
+}
+
+pub fn builder() -> Builder {
+    ChildServer::builder(MILENA).args(["--set", "groups.initial_rebalance_delay=100ms"])
 }
 
 pub struct Run {
@@ -36,18 +43,12 @@ pub struct Run {
 
 impl Run {
     pub fn begin(server: &ChildServer, group: &str, strategy: &'static str, commit: Commit) -> Self {
-        Self::with_session(server, group, strategy, commit, SESSION)
+        Self::at(server.bootstrap(), group, strategy, commit, SESSION)
     }
 
-    pub fn with_session(
-        server: &ChildServer,
-        group: &str,
-        strategy: &'static str,
-        commit: Commit,
-        session: Duration,
-    ) -> Self {
+    pub fn at(bootstrap: &str, group: &str, strategy: &'static str, commit: Commit, session: Duration) -> Self {
         let topic = format!("topic-of-{group}");
-        let bootstrap = server.bootstrap().to_owned();
+        let bootstrap = bootstrap.to_owned();
         let new = NewTopic { name: topic.clone(), partitions: Some(PARTITIONS), ..NewTopic::default() };
         // The group begins with committed offsets. A librdkafka that has to ask where a partition begins, and is overtaken by
         // a rebalance, may ask once more when it reads already, and then begins anew.
