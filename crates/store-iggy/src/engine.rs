@@ -8,8 +8,8 @@ use std::time::Duration;
 use iggy_common::{Client, IggyError, OptionsScope, SystemClient};
 use milena_store::metrics::EngineMetrics;
 use milena_store::{
-    AppendBatch, Appended, Bounds, Capabilities, Entry, Found, GrowthWatcher, PartitionRef, PartitionSize, ReadLimit,
-    Store, StoreError, StoreFuture, TimeKind, TopicInfo, TopicRef, TopicSettings,
+    AppendBatch, Appended, Bounds, Capabilities, Entry, Found, GrowthWatcher, OffsetStore, PartitionRef, PartitionSize,
+    ReadLimit, Store, StoreError, StoreFuture, TimeKind, TopicInfo, TopicRef, TopicSettings,
 };
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
@@ -77,7 +77,7 @@ impl IggyStore {
 
     /// Runs `work` as a task of the store's runtime: it goes to its end whatever becomes of the caller, so that no
     /// reply is lost that says where an append landed.
-    fn run<'a, T, F>(&'a self, work: impl FnOnce(Arc<Inner>) -> F) -> StoreFuture<'a, T>
+    pub(crate) fn run<'a, T, F>(&'a self, work: impl FnOnce(Arc<Inner>) -> F) -> StoreFuture<'a, T>
     where
         T: Send + 'static,
         F: Future<Output = Result<T, StoreError>> + Send + 'static,
@@ -261,6 +261,10 @@ impl Store for IggyStore {
 
     fn watch(&self, watcher: Arc<dyn GrowthWatcher>) {
         *self.inner.watcher.write() = Some(watcher);
+    }
+
+    fn offset_store(&self) -> Option<&dyn OffsetStore> {
+        Some(self)
     }
 
     fn metrics(&self) -> Option<&EngineMetrics> {

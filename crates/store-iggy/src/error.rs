@@ -63,7 +63,7 @@ pub(crate) fn class(error: &IggyError) -> Class {
         E::TooManyPartitions | E::InvalidPartitionsCount | E::PartitionIdSpaceExhausted | E::TooManyStreams
         | E::TooManyTopics | E::TooBigUserHeaders | E::TooBigMessagePayload | E::TooManyMessages
         | E::InvalidMessageTimestampDelta(_) | E::OptionsBlockTooLarge(_) | E::InvalidTopicSize(..)
-        | E::TooManyConsumerOffsets | E::InvalidSegmentSize(_) | E::EmptyMessagePayload
+        | E::TooManyConsumerOffsets | E::CannotCreateConsumerGroupInfo(..) | E::InvalidSegmentSize(_) | E::EmptyMessagePayload
         | E::InvalidMessagePayloadLength => Class::Limit,
 
         E::InvalidCommand | E::InvalidFormat | E::FeatureUnavailable | E::InvalidIdentifier

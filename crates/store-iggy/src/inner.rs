@@ -18,6 +18,7 @@ use crate::error::Op;
 use crate::journal::{self, Table};
 use crate::line::CallError;
 use crate::names::Names;
+use crate::offsets::Doubts;
 use crate::options::{Facts, Keys};
 use crate::partition::{Described, Partition, Seen};
 use crate::pool::Pool;
@@ -42,6 +43,7 @@ pub(crate) struct Inner {
     /// Topics that somebody waits for; see `probe.rs`.
     pub(crate) probed: Mutex<Vec<Arc<TopicState>>>,
     pub(crate) probe_wake: Notify,
+    pub(crate) offset_doubts: Doubts,
     pub(crate) closed: AtomicBool,
     pub(crate) metrics: EngineMetrics,
 }
@@ -62,6 +64,7 @@ impl Inner {
             searches: Mutex::default(),
             probed: Mutex::default(),
             probe_wake: Notify::new(),
+            offset_doubts: Doubts::default(),
             closed: AtomicBool::new(false),
             metrics: EngineMetrics::new("iggy"),
         }

@@ -9,6 +9,7 @@
 //! - `read`, `poll`: a poll's reply becomes entries
 //! - `search`: by time; `probe`: messages of other writers; `trim`: where a partition begins
 //! - `admin`, `options`: topics, and their settings as the server's options
+//! - `offsets`: consumer offsets of the server, for whom it lets store them
 //! - `journal`, `state`: what the server has no field for, in a topic of the internal stream
 //!
 //! It knows nothing of Kafka. It does not decide what became of an append in doubt: it says that it is, and lets the
@@ -25,6 +26,7 @@ mod journal;
 mod limits;
 mod line;
 mod names;
+mod offsets;
 mod options;
 mod partition;
 mod poll;

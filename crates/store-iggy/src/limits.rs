@@ -12,6 +12,17 @@ pub(crate) const READ_CONNECTIONS: usize = 4;
 /// Connections for topics, ends of partitions and everything else that is small.
 pub(crate) const CONTROL_CONNECTIONS: usize = 2;
 
+/// Connections for consumer offsets, where the server keeps those of Kafka groups: one call for each partition.
+pub(crate) const OFFSET_CONNECTIONS: usize = 4;
+
+/// Name of a consumer group, as the server has it. Passed: refused.
+pub(crate) const GROUP_BYTES_MAX: usize = 255;
+
+/// Time in which a consumer offset whose call took too long, or whose connection broke, can still be stored: the SDK goes
+/// on trying for 30 s, and a server that still lives has read what was sent. Passed: the next one may be stored.
+pub(crate) const OFFSET_LATE: Duration = Duration::from_secs(35);
+pub(crate) const OFFSET_LOST: Duration = Duration::from_secs(2);
+
 /// Connections of one kind that may be asked for: each costs the server a socket and a session. Passed: the
 /// configuration is refused.
 pub const CONNECTIONS_MAX: usize = 256;

@@ -1,7 +1,7 @@
 //! The connections of one store, by what they are for.
 //!
 //! Appends to one partition always take the same connection, so that they arrive in the order in which they were
-//! sent. Reads, questions about topics and Milena's own state have connections of their own: a fetch that waits for a
+//! sent. Reads, questions about topics, consumer offsets and Milena's own state have connections of their own: a fetch that waits for a
 //! large reply must not hold up a commit.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -17,6 +17,7 @@ pub(crate) struct Pool {
     appends: Vec<Line>,
     reads: Vec<Line>,
     control: Vec<Line>,
+    offsets: Vec<Line>,
     state: Line,
 }
 
@@ -29,6 +30,7 @@ impl Pool {
             appends: lines(dialer.config().append_connections),
             reads: lines(dialer.config().read_connections),
             control: lines(limits::CONTROL_CONNECTIONS),
+            offsets: lines(limits::OFFSET_CONNECTIONS),
             state: Line::new(Arc::clone(dialer)),
         }
     }
@@ -51,9 +53,14 @@ impl Pool {
         self.control.iter().min_by_key(|line| line.waiting()).unwrap_or(&self.state)
     }
 
+    /// The connection for consumer offsets that has least to do. It is made with the first of them.
+    pub(crate) fn offsets(&self) -> &Line {
+        self.offsets.iter().min_by_key(|line| line.waiting()).unwrap_or(&self.state)
+    }
+
     /// All connections.
     pub(crate) fn all(&self) -> impl Iterator<Item = &Line> {
-        self.appends.iter().chain(&self.reads).chain(&self.control).chain([&self.state])
+        self.appends.iter().chain(&self.reads).chain(&self.control).chain(&self.offsets).chain([&self.state])
     }
 }
 

@@ -15,6 +15,7 @@ mod door;
 use std::sync::Arc;
 
 use door::TestServer;
+use milena_iggy_door::OffsetRules;
 use milena_store::Store;
 use milena_store::conformance::StoreFactory;
 
@@ -30,3 +31,4 @@ impl StoreFactory for TestServer {
 }
 
 milena_store::conformance_tests!(TestServer::new());
+milena_store::offset_conformance_tests!(TestServer::with(OffsetRules::Free));

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use crate::epochs::Epochs;
 use crate::error::StoreError;
 use crate::metrics::EngineMetrics;
+use crate::offsets::OffsetStore;
 use crate::types::{
     AppendBatch, Appended, Bounds, Capabilities, Entry, Found, PartitionId, PartitionRef, PartitionSize, ReadLimit,
     TimeKind, TopicInfo, TopicRef, TopicSettings,
@@ -120,6 +121,11 @@ pub trait Store: Send + Sync + 'static {
 
     /// Registers the watcher; there is one, a later call replaces it.
     fn watch(&self, watcher: Arc<dyn GrowthWatcher>);
+
+    /// Consumer offsets of the engine's own; `None` when it has none.
+    fn offset_store(&self) -> Option<&dyn OffsetStore> {
+        None
+    }
 
     /// What the engine counts about itself; `None` when it does not.
     fn metrics(&self) -> Option<&EngineMetrics> {

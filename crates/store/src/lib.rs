@@ -7,6 +7,7 @@
 //! - [`epochs`]: where the end of a partition moved back
 //! - [`error`]: [`StoreError`], the one error enum of this boundary
 //! - [`metrics`]: counters as plain atomics
+//! - [`offsets`]: committed offsets that an engine keeps by itself, where it can
 //! - [`state_log`]: state of our own, as a log with snapshots over an internal topic
 //! - `conformance` (feature `conformance`): the suite that every engine must pass
 //! - `testing` (feature `conformance`): an engine in memory, the reference, with fault hooks
@@ -20,6 +21,7 @@ pub mod epochs;
 pub mod error;
 pub mod frame;
 pub mod metrics;
+pub mod offsets;
 pub mod state_log;
 #[cfg(any(test, feature = "conformance"))]
 pub mod testing;
@@ -28,6 +30,7 @@ pub mod types;
 pub use engine::{GrowthWatcher, Store, StoreFuture};
 pub use epochs::{EpochStart, Epochs};
 pub use error::StoreError;
+pub use offsets::OffsetStore;
 pub use types::{
     AppendBatch, Appended, Bounds, Capabilities, Durability, Entry, Found, PartitionId, PartitionRef, PartitionSize,
     ProducerSpan, ReadLimit, TimeKind, TopicInfo, TopicRef, TopicSettings,

@@ -34,7 +34,7 @@ fn the_codes_that_decide_on_data_are_where_they_belong() {
         (Class::Unknown, &[1, 8, 31, 57, 59, 206, 304, 11001, 12001]),
         (Class::NotFound, &[20, 1009, 1010, 2010, 2011, 3007]),
         (Class::Exists, &[1012, 2013, 5004]),
-        (Class::Limit, &[2015, 4017, 4022, 4024, 4025, 4038]),
+        (Class::Limit, &[2015, 3024, 4017, 4022, 4024, 4025, 4038]),
         (Class::Unsupported, &[3, 5, 4041, 4042, 4100]),
     ];
     for (expected, codes) in table {

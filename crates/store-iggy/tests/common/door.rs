@@ -23,13 +23,19 @@ pub struct TestServer {
     pub door: Mutex<Option<Door>>,
     pub memory: MemoryStore,
     address: Mutex<SocketAddr>,
+    rules: OffsetRules,
 }
 
 impl TestServer {
     pub fn new() -> Self {
+        Self::with(OffsetRules::Server)
+    }
+
+    /// With other rules for consumer offsets than those of Iggy's server.
+    pub fn with(rules: OffsetRules) -> Self {
         let memory = MemoryStore::new();
-        let server =
-            Self { door: Mutex::new(None), memory, address: Mutex::new(SocketAddr::from(([127, 0, 0, 1], 0))) };
+        let address = Mutex::new(SocketAddr::from(([127, 0, 0, 1], 0)));
+        let server = Self { door: Mutex::new(None), memory, address, rules };
         server.start();
         server
     }
@@ -41,7 +47,7 @@ impl TestServer {
             advertised: None,
             username: USER.to_owned(),
             password: Some(Secret::new(PASSWORD)),
-            offset_rules: OffsetRules::Server,
+            offset_rules: self.rules,
             instance_id: 0,
             limits: DoorLimits::default(),
         };

@@ -19,6 +19,7 @@
 
 mod lifecycle;
 mod log;
+mod offsets;
 mod time;
 mod topics;
 mod trim;
@@ -35,6 +36,7 @@ use crate::types::{Bounds, Entry, PartitionRef, ReadLimit, TopicInfo, TopicSetti
 
 pub use lifecycle::*;
 pub use log::*;
+pub use offsets::*;
 pub use time::*;
 pub use topics::*;
 pub use trim::*;
@@ -222,10 +224,29 @@ macro_rules! conformance_tests {
     };
 }
 
+/// As [`conformance_tests`](crate::conformance_tests), for the consumer offsets of an engine that lets who is no member
+/// of a group store any offset.
+#[macro_export]
+macro_rules! offset_conformance_tests {
+    ($factory:expr) => {
+        $crate::conformance_tests! { @each $factory;
+            any_offset_is_kept_as_it_is
+            offsets_of_groups_and_partitions_are_apart
+            an_offset_is_taken_away_alone
+            groups_come_and_go
+            a_group_created_again_has_no_offsets
+            a_topic_created_again_inherits_no_offsets
+            an_offset_of_a_missing_partition_is_not_found
+            names_of_groups_have_a_longest
+            offsets_survive_a_reopen
+        }
+    };
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::MemoryStore;
+    use crate::testing::{MemoryStore, OffsetRules};
 
     /// Every opening is a handle of its own on the same data.
     struct Memory(MemoryStore);
@@ -242,4 +263,5 @@ mod tests {
     }
 
     crate::conformance_tests!(Memory(MemoryStore::new()));
+    crate::offset_conformance_tests!(Memory(MemoryStore::with_offsets(OffsetRules::Free)));
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::engine::{GrowthWatcher, Store, StoreFuture};
 use crate::epochs::Epochs;
+use crate::offsets::OffsetStore;
 use crate::types::{
     AppendBatch, Appended, Bounds, Capabilities, Entry, Found, PartitionRef, PartitionSize, ReadLimit, TimeKind,
     TopicInfo, TopicRef, TopicSettings,
@@ -92,6 +93,10 @@ pub trait Layer: Send + Sync + 'static {
     fn watch(&self, watcher: Arc<dyn GrowthWatcher>) {
         self.below().watch(watcher);
     }
+    /// As [`Store::offset_store`].
+    fn offset_store(&self) -> Option<&dyn OffsetStore> {
+        self.below().offset_store()
+    }
     /// As [`Store::close`].
     fn close(&self) -> StoreFuture<'_, ()> {
         self.below().close()
@@ -170,6 +175,9 @@ impl<L: Layer> Store for Layered<L> {
     }
     fn watch(&self, watcher: Arc<dyn GrowthWatcher>) {
         self.0.watch(watcher);
+    }
+    fn offset_store(&self) -> Option<&dyn OffsetStore> {
+        self.0.offset_store()
     }
     fn close(&self) -> StoreFuture<'_, ()> {
         self.0.close()

@@ -3,11 +3,13 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::offsets::{Groups, OffsetFault, OffsetRules};
 use super::partition::PartitionState;
 use crate::engine::{GrowthWatcher, Store, StoreFuture};
 use crate::epochs::Epochs;
 use crate::error::StoreError;
 use crate::frame::Frames;
+use crate::offsets::OffsetStore;
 use crate::types::{
     AppendBatch, Appended, Bounds, Capabilities, Entry, Found, PartitionId, PartitionRef, PartitionSize, ReadLimit,
     TimeKind, TopicInfo, TopicRef, TopicSettings,
@@ -51,7 +53,7 @@ pub struct MemoryStore {
 }
 
 #[derive(Default)]
-struct Shared {
+pub(super) struct Shared {
     topics: Vec<TopicState>,
     streams: Vec<String>,
     next_topic_id: u32,
@@ -59,11 +61,15 @@ struct Shared {
     watcher: Option<Arc<dyn GrowthWatcher>>,
     faults: VecDeque<Option<Fault>>,
     late: Vec<(u32, PartitionRef, AppendBatch)>,
+    /// `None` for an engine without consumer offsets.
+    pub(super) offset_rules: Option<OffsetRules>,
+    pub(super) offset_faults: VecDeque<Option<OffsetFault>>,
 }
 
-struct TopicState {
+pub(super) struct TopicState {
     info: TopicInfo,
     partitions: Vec<PartitionState>,
+    pub(super) groups: Groups,
 }
 
 impl Default for MemoryStore {
@@ -122,11 +128,11 @@ impl MemoryStore {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Shared> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, Shared> {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn with<T>(&self, run: impl FnOnce(&mut Shared) -> Result<T, StoreError>) -> Result<T, StoreError> {
+    pub(super) fn with<T>(&self, run: impl FnOnce(&mut Shared) -> Result<T, StoreError>) -> Result<T, StoreError> {
         if *self.open.lock().unwrap_or_else(PoisonError::into_inner) {
             run(&mut self.lock())
         } else {
@@ -143,12 +149,12 @@ impl MemoryStore {
 }
 
 impl Shared {
-    fn topic(&mut self, topic: &TopicRef) -> Result<&mut TopicState, StoreError> {
+    pub(super) fn topic(&mut self, topic: &TopicRef) -> Result<&mut TopicState, StoreError> {
         let found = self.topics.iter_mut().find(|state| state.info.topic == *topic);
         found.ok_or_else(|| StoreError::NotFound { what: format!("topic {topic:?}") })
     }
 
-    fn partition(&mut self, at: &PartitionRef) -> Result<&mut PartitionState, StoreError> {
+    pub(super) fn partition(&mut self, at: &PartitionRef) -> Result<&mut PartitionState, StoreError> {
         let found = self.topic(&at.topic)?.partitions.get_mut(at.partition as usize);
         found.ok_or_else(|| StoreError::NotFound { what: format!("partition {at:?}") })
     }
@@ -174,7 +180,7 @@ impl Shared {
         let topic = TopicRef::new(stream, topic, stream_id, self.next_topic_id, self.clock_micros);
         let info = TopicInfo { topic, partitions, settings: settings.clone() };
         let partitions = (0..partitions).map(|_| PartitionState::default()).collect();
-        self.topics.push(TopicState { info: info.clone(), partitions });
+        self.topics.push(TopicState { info: info.clone(), partitions, groups: Groups::new() });
         Ok(info)
     }
 
@@ -375,6 +381,10 @@ impl Store for MemoryStore {
 
     fn watch(&self, watcher: Arc<dyn GrowthWatcher>) {
         self.lock().watcher = Some(watcher);
+    }
+
+    fn offset_store(&self) -> Option<&dyn OffsetStore> {
+        self.lock().offset_rules.is_some().then_some(self as &dyn OffsetStore)
     }
 
     fn close(&self) -> StoreFuture<'_, ()> {

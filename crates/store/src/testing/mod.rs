@@ -4,8 +4,10 @@
 mod layer;
 mod memory;
 mod messages;
+mod offsets;
 mod partition;
 
 pub use layer::{Layer, Layered};
 pub use memory::{Fault, MemoryStore};
 pub use messages::{TestMessage, batch_of};
+pub use offsets::{OffsetFault, OffsetRules};
