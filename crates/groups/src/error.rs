@@ -121,6 +121,10 @@ pub enum GroupError {
     },
     /// The store did not take the record; nothing of the request counts. Kafka: 14.
     StoreFailed,
+    /// The store will not take this offset, now or later; it was logged why. Kafka: -1.
+    OffsetRefused,
+    /// A conditional commit where offsets are kept by something that cannot compare and store in one step. Kafka: 35.
+    ConditionUnsupported,
 }
 
 impl fmt::Display for GroupError {
@@ -157,6 +161,10 @@ impl fmt::Display for GroupError {
             Self::TooManyOffsets { max } => write!(f, "there are {max} stored offsets"),
             Self::TooManyInFlight { max } => write!(f, "{max} requests wait for the store"),
             Self::StoreFailed => f.write_str("the store did not take the record"),
+            Self::OffsetRefused => f.write_str("the store refuses the offset"),
+            Self::ConditionUnsupported => {
+                f.write_str("conditional commits are not possible with this store of offsets")
+            }
         }
     }
 }

@@ -11,6 +11,7 @@ use crate::leave::Leaving;
 use crate::limits::{GroupConfig, OffsetConfig};
 use crate::offsets::{CodecError, CommitRequest, DeleteRequest, Frozen, GroupView, Offsets, TopicKey};
 use crate::output::{Answer, Outputs, Ticket};
+use crate::subscription::Readers;
 use crate::sync::SyncRequest;
 use crate::types::{GroupState, MemberId, Moment, Now, Timestamp, Token};
 use crate::walk::Walk;
@@ -29,7 +30,8 @@ use crate::walk::Walk;
 /// - When another node coordinates: [`Groups::resign`], or [`Groups::elsewhere`] from the start. All is answered with
 ///   [`GroupError::NotCoordinator`] from then on. To coordinate again takes a new one, and loading.
 ///
-/// A store that keeps offsets by itself uses [`Coordinator`] alone, and asks its `check_commit` before it writes.
+/// Where something else keeps the offsets, the table here is loaded with nothing and stays empty: membership works as ever,
+/// and the caller asks [`Groups::check_commit`] and [`Groups::check_deletion`] before it writes.
 #[derive(Debug)]
 pub struct Groups {
     coordinator: Coordinator,
@@ -164,6 +166,35 @@ impl Groups {
             Ok(by_member) => self.offsets.commit(token, request, by_member, now.wall, out),
             Err(error) => out.answers.push((token, Answer::Commit(request.refused(error)))),
         }
+    }
+
+    /// Whether the sender may commit now, for a caller that keeps the offsets elsewhere; for a member it counts as a sign of
+    /// life.
+    ///
+    /// # Errors
+    /// As [`Coordinator::check_commit`], and while groups are not served.
+    pub fn check_commit(&mut self, sender: &Sender<'_>, now: Now) -> Result<(), GroupError> {
+        self.check_serving()?;
+        self.coordinator.check_commit(sender, now.moment).map(|_| ())
+    }
+
+    /// Whether a group may be deleted, or who reads what it would miss, for a caller that keeps the offsets elsewhere and
+    /// says whether it has some of the group.
+    ///
+    /// # Errors
+    /// [`GroupError::GroupIdNotFound`], [`GroupError::InvalidGroupId`], and while groups are not served.
+    pub fn check_deletion(&self, group: &str, has_offsets: bool) -> Result<Readers, GroupError> {
+        self.check_serving()?;
+        self.coordinator.check_group_id(group)?;
+        if self.coordinator.state(group) == GroupState::Dead && !has_offsets {
+            return Err(GroupError::GroupIdNotFound);
+        }
+        Ok(self.coordinator.readers(group))
+    }
+
+    /// Forgets a group whose offsets, which are kept elsewhere, were deleted. One that has members again stays.
+    pub fn deleted(&mut self, group: &str) {
+        let _ = self.coordinator.remove(group);
     }
 
     /// What a group committed, for OffsetFetch.

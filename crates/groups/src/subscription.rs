@@ -23,6 +23,18 @@ pub enum Readers {
     Others,
 }
 
+impl Readers {
+    /// True when somebody would miss offsets of `topic`, as far as it is known.
+    #[must_use]
+    pub fn read(&self, topic: &str) -> bool {
+        match self {
+            Self::Nobody => false,
+            Self::Unsettled(topics) | Self::Settled(topics) => topics.as_ref().is_none_or(|t| t.contains(topic)),
+            Self::Others => true,
+        }
+    }
+}
+
 impl Group {
     pub(crate) fn readers(&self) -> Readers {
         if self.members.is_empty() {

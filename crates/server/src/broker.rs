@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use milena_store::Store;
+use milena_store::{GrowthWatcher, Store};
 use tokio::runtime::{Handle, RuntimeFlavor};
 
 use crate::cluster;
 use crate::config::ServerConfig;
 use crate::dispatch::{APIS, Api};
 use crate::fetch::Fetches;
-use crate::groups::GroupService;
+use crate::groups::{GroupService, Kept, storage};
 use crate::lifecycle::Lifecycle;
 use crate::memory::Memory;
 use crate::metrics::Metrics;
@@ -81,9 +81,13 @@ impl Broker {
         let fetches = Fetches::new(&config.limits);
         let threads_can_block =
             Handle::try_current().is_ok_and(|handle| handle.runtime_flavor() == RuntimeFlavor::MultiThread);
-        let groups =
-            GroupService::open(&config, Arc::clone(&store), Arc::clone(&metrics.groups), threads_can_block).await?;
-        let watchers = vec![fetches.watcher(), Arc::new(produce.clone()), groups.watcher(topics.mapping().clone())];
+        let (of_store, of_groups) = (Arc::clone(&store), Arc::clone(&metrics.groups));
+        let groups = match storage::choose(&config, &store).await? {
+            Kept::Topic => GroupService::open(&config, of_store, of_groups, threads_can_block).await?,
+            Kept::ConsumerOffsets => GroupService::open_external(&config, of_store, topics.clone(), of_groups)?,
+        };
+        let mut watchers = vec![fetches.watcher(), Arc::new(produce.clone()) as Arc<dyn GrowthWatcher>];
+        watchers.extend(groups.watcher(topics.mapping().clone()));
         store.watch(Arc::new(Watchers(watchers)));
         Ok(Arc::new(Self {
             memory: Arc::new(Memory::new(config.limits.in_flight_bytes)),

@@ -132,6 +132,9 @@ pub fn of_group(error: &GroupError) -> ResponseError {
         GroupError::OffsetMetadataTooLarge { .. } => ResponseError::OffsetMetadataTooLarge,
         GroupError::OffsetOutOfRange => ResponseError::OffsetOutOfRange,
         GroupError::OffsetMismatch { .. } => ResponseError::InvalidUpdateVersion,
+        GroupError::ConditionUnsupported => ResponseError::UnsupportedVersion,
+        // It was logged, and nothing that a client does would change it.
+        GroupError::OffsetRefused => ResponseError::UnknownServerError,
         GroupError::CommitTooLarge { .. } | GroupError::TooManyOffsets { .. } => ResponseError::InvalidCommitOffsetSize,
         // Every client asks again at the same coordinator.
         GroupError::Loading | GroupError::TooManyInFlight { .. } | GroupError::StoreFailed => {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::gateways::ClusterSettings;
-use crate::groups::{Alone, Coordinators, GroupSettings};
+use crate::groups::{Alone, Coordinators, GroupSettings, OffsetStorage};
 use crate::limits::Limits;
 
 /// Configuration of a server.
@@ -36,6 +36,8 @@ pub struct ServerConfig {
     pub show_internal_topics: bool,
     /// Consumer groups and committed offsets.
     pub groups: GroupSettings,
+    /// Where committed offsets are kept. What was chosen at the first start cannot be changed by this alone.
+    pub offset_storage: OffsetStorage,
     /// Set where other gateways may stand in front of the same store; then `coordinators` follows from it.
     pub cluster: Option<ClusterSettings>,
     /// Who coordinates groups. The program sets it, not an operator; the default is this gateway alone.
@@ -113,6 +115,7 @@ impl Default for ServerConfig {
             producer_id_expiration: Duration::from_secs(86_400),
             show_internal_topics: false,
             groups: GroupSettings::default(),
+            offset_storage: OffsetStorage::default(),
             cluster: None,
             coordinators: Arc::new(Alone),
             slow_request: Duration::from_secs(1),

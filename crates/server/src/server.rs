@@ -12,6 +12,7 @@ use crate::broker::Broker;
 use crate::config::{ConfigError, ServerConfig};
 use crate::dispatch::{APIS, Api};
 use crate::gateways::{Gateways, JoinError};
+use crate::groups::StorageError;
 use crate::lifecycle::Phase;
 use crate::listener::{self, Bound};
 use crate::topics::OpenError;
@@ -46,6 +47,9 @@ pub enum StartError {
     /// The store could not be read or written.
     #[error("the store cannot be used: {0}")]
     Store(#[from] StoreError),
+    /// Committed offsets cannot be kept as configured.
+    #[error(transparent)]
+    OffsetStorage(#[from] StorageError),
     /// The topics could not be loaded, or what is configured for them is refused.
     #[error(transparent)]
     Topics(#[from] OpenError),

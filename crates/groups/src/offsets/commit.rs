@@ -59,6 +59,25 @@ pub struct CommitPartition {
     pub expected: Option<i64>,
 }
 
+impl CommitPartition {
+    /// The offset to store, `None` to take the stored one away; what can be said without knowing what is stored.
+    ///
+    /// # Errors
+    /// [`GroupError::OffsetMetadataTooLarge`], [`GroupError::OffsetOutOfRange`].
+    pub fn wanted(&self, metadata_units_max: usize) -> Result<Option<i64>, GroupError> {
+        if self.metadata.as_ref().is_some_and(|metadata| is_longer(metadata, metadata_units_max)) {
+            return Err(GroupError::OffsetMetadataTooLarge { max: metadata_units_max });
+        }
+        match self.offset {
+            // kafkajs takes any negative offset that it fetches for none and follows its reset policy. A refusal would
+            // end its consumer, and its reset of offsets would wait for ever.
+            NONE | BEGINNING => Ok(None),
+            offset if offset < 0 => Err(GroupError::OffsetOutOfRange),
+            offset => Ok(Some(offset)),
+        }
+    }
+}
+
 impl CommitRequest {
     pub(crate) fn is_conditional(&self) -> bool {
         self.topics.iter().flat_map(|topic| &topic.partitions).any(|partition| partition.expected.is_some())
@@ -195,25 +214,14 @@ impl Judge<'_> {
         group: &str,
         topic: &Arc<str>,
         id: Option<TopicId>,
-        mut asked: CommitPartition,
+        asked: CommitPartition,
     ) -> Result<Write, GroupError> {
         let config = &self.offsets.config;
         let exists = id.is_some() && asked.exists;
         if asked.partition < 0 || (!exists && !config.foreign_offsets) {
             return Err(GroupError::UnknownTopicOrPartition);
         }
-        let metadata = asked.metadata.filter(|metadata| !metadata.is_empty());
-        if metadata.as_ref().is_some_and(|metadata| is_longer(metadata, config.metadata_units_max)) {
-            return Err(GroupError::OffsetMetadataTooLarge { max: config.metadata_units_max });
-        }
-        // kafkajs takes any negative offset that it fetches for none and follows its reset policy. A refusal would end
-        // its consumer, and its reset of offsets would wait for ever.
-        if asked.offset == BEGINNING {
-            asked.offset = NONE;
-        }
-        if asked.offset < NONE {
-            return Err(GroupError::OffsetOutOfRange);
-        }
+        let offset = asked.wanted(config.metadata_units_max)?;
         let id = id.unwrap_or(TopicId::FOREIGN);
         let table = &self.offsets.table;
         if let Some(expected) = asked.expected {
@@ -224,7 +232,7 @@ impl Judge<'_> {
                 return Err(GroupError::OffsetMismatch { stored });
             }
         }
-        if asked.offset != NONE {
+        if offset.is_some() {
             self.added += 1;
             let room = config.offsets_max.saturating_sub(table.len() + self.offsets.in_flight.adds());
             if self.added > room && table.get(group, topic, id, asked.partition).is_none() {
@@ -232,12 +240,12 @@ impl Judge<'_> {
             }
         }
         if self.conditional {
-            self.decided.insert((topic.clone(), asked.partition), asked.offset);
+            self.decided.insert((topic.clone(), asked.partition), offset.unwrap_or(NONE));
         }
-        let value = (asked.offset != NONE).then(|| Committed {
-            offset: asked.offset,
+        let value = offset.map(|offset| Committed {
+            offset,
             leader_epoch: asked.leader_epoch.max(-1),
-            metadata,
+            metadata: asked.metadata.filter(|metadata| !metadata.is_empty()),
             commit_time: self.at,
             expires: self.expires,
         });

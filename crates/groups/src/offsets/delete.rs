@@ -40,11 +40,6 @@ impl Offsets {
             out.answers.push((token, Answer::DeleteOffsets(Err(error))));
             return;
         }
-        let read = |topic: &str| match readers {
-            Readers::Nobody => false,
-            Readers::Unsettled(topics) | Readers::Settled(topics) => topics.as_ref().is_none_or(|t| t.contains(topic)),
-            Readers::Others => true,
-        };
         if *readers == Readers::Others {
             out.answers.push((token, Answer::DeleteOffsets(Err(GroupError::NonEmptyGroup))));
             return;
@@ -52,7 +47,7 @@ impl Offsets {
         let mut results = Vec::new();
         let mut topics = Vec::new();
         for topic in &request.topics {
-            let result = if read(&topic.name) { Err(GroupError::SubscribedToTopic) } else { Ok(()) };
+            let result = if readers.read(&topic.name) { Err(GroupError::SubscribedToTopic) } else { Ok(()) };
             results.extend(topic.partitions.iter().map(|_| result));
             if result.is_ok() {
                 topics.push(topic);

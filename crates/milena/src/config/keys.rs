@@ -1,6 +1,7 @@
 //! The table of every key that holds one value.
 
 use milena_server::config::Idempotence;
+use milena_server::groups::OffsetStorage;
 
 use super::groups::GROUPS;
 use super::iggy::IGGY;
@@ -169,6 +170,15 @@ const KEYS: &[Key] = &[
         set: |settings, value| text(value, &mut settings.server.topic_mapping.default_stream),
     },
     Key {
+        path: "offset_storage",
+        kind: Kind::Choice(&["topic", "consumer-offsets", "auto"]),
+        help: "Where committed offsets are kept: `topic` is a log in Milena's own stream; `consumer-offsets` are those of an \
+               Iggy server, where it lets Kafka groups have them; `auto` is the latter where it works at the first start. \
+               What was chosen then stays; `milena offsets migrate` moves them.",
+        get: |settings| Setting::Text(storage_name(settings.server.offset_storage).to_owned()),
+        set: |settings, value| chosen(value, storage, &mut settings.server.offset_storage),
+    },
+    Key {
         path: "cluster.gateways",
         kind: Kind::Choice(Gateways::NAMES),
         help: "Whether there may be other servers on the same store, which then agree on who coordinates groups: `one`, \
@@ -236,6 +246,19 @@ fn is_stream(text: &str) -> bool {
 
 fn is_filter(text: &str) -> bool {
     !text.is_empty() && tracing_subscriber::EnvFilter::try_new(text).is_ok()
+}
+
+fn storage_name(storage: OffsetStorage) -> &'static str {
+    match storage {
+        OffsetStorage::Topic => "topic",
+        OffsetStorage::ConsumerOffsets => "consumer-offsets",
+        OffsetStorage::Auto => "auto",
+    }
+}
+
+fn storage(name: &str) -> Option<OffsetStorage> {
+    let all = [OffsetStorage::Topic, OffsetStorage::ConsumerOffsets, OffsetStorage::Auto];
+    all.into_iter().find(|storage| storage_name(*storage) == name)
 }
 
 fn idempotence_name(mode: Idempotence) -> &'static str {

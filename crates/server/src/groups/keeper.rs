@@ -141,7 +141,7 @@ fn replay(groups: &mut Groups, bytes: &[u8]) -> Result<(), StoreError> {
 }
 
 /// Resolves with the next change of the mandate, which may never come.
-async fn changed(mandate: &mut watch::Receiver<bool>) {
+pub(super) async fn changed(mandate: &mut watch::Receiver<bool>) {
     if mandate.changed().await.is_err() {
         std::future::pending::<()>().await;
     }

@@ -6,49 +6,59 @@
 //! - [`coordinators`]: who coordinates a group: this gateway, or another one
 //! - `keeper`: loads the committed offsets when it is this one, gives them up when it no longer is
 //! - `appender`, `bundle`: the log of committed offsets, and the form of its records
+//! - [`storage`]: where committed offsets are kept: in that log, or as consumer offsets of the store
+//! - `external`: the latter
 //! - `timers`: sessions that end, offsets that expire
 //! - [`topics`]: incarnations of topics, and topics that are deleted
 //!
-//! Membership lives in memory: after a restart every member is answered with 25 and joins again. Committed offsets are
-//! in a topic of the internal stream, and nothing is answered about them before all of it was replayed.
+//! Membership lives in memory: after a restart every member is answered with 25 and joins again. Committed offsets that are
+//! in a topic of the internal stream are in memory too, and nothing is answered about them before all of it was replayed.
 
 mod appender;
 mod bundle;
 pub mod coordinators;
+mod external;
 mod keeper;
 pub mod pending;
 pub mod settings;
 mod shared;
+pub mod storage;
 mod timers;
 pub mod topics;
 
 use std::sync::Arc;
 
 use milena_groups::{
-    Answer, CommitRequest, DeleteRequest, Description, GroupError, JoinRefused, JoinRequest, Leaving, ListFilter,
-    Listed, Sender, SyncRequest, Walk,
+    Answer, CommitRequest, DeleteRequest, Description, GroupError, GroupState, Groups, JoinRefused, JoinRequest,
+    Leaving, ListFilter, Listed, Sender, SyncRequest, Walk,
 };
 use milena_store::state_log::StateLogOptions;
-use milena_store::{GrowthWatcher, Store, StoreError};
+use milena_store::{GrowthWatcher, PartitionRef, Store, StoreError};
 use parking_lot::Mutex;
 use tokio::task::{JoinHandle, yield_now};
-use tokio::time::{Duration, timeout};
+use tokio::time::{Duration, Instant, timeout};
 
 pub use coordinators::{Alone, Coordinator, Coordinators, Endpoint, Node};
+pub use external::{Held, Stored};
 pub use keeper::OFFSETS_TOPIC;
 pub use pending::Pending;
 pub use settings::{ForeignOffsets, GroupSettings};
 pub use shared::Usage;
+pub use storage::{Kept, OffsetStorage, StorageError};
 
 use crate::config::ServerConfig;
 use crate::metrics::GroupMetrics;
+use crate::topics::TopicDirectory;
 use crate::topics::mapping::Mapping;
+use external::External;
 use keeper::Keeper;
 use shared::Shared;
 
 /// Groups and offsets of a server, with the tasks that keep them going. They end when it is dropped.
 pub struct GroupService {
     shared: Arc<Shared>,
+    /// What keeps the offsets in place of the table.
+    external: Option<Arc<External>>,
     coordinators: Arc<dyn Coordinators>,
     timers: [JoinHandle<()>; 2],
     keeper: Mutex<Option<JoinHandle<()>>>,
@@ -86,7 +96,35 @@ impl GroupService {
         let timers =
             [tokio::spawn(timers::tick(Arc::clone(&shared))), tokio::spawn(timers::expire(Arc::clone(&shared), store))];
         let keeper = Mutex::new(Some(tokio::spawn(keeper.run(mandate, mandated, log))));
-        Ok(Self { shared, coordinators, timers, keeper })
+        Ok(Self { shared, external: None, coordinators, timers, keeper })
+    }
+
+    /// As [`GroupService::open`], with offsets that the store keeps by itself. There is nothing to load.
+    ///
+    /// # Errors
+    /// When the store does not keep any.
+    pub fn open_external(
+        config: &ServerConfig,
+        store: Arc<dyn Store>,
+        topics: TopicDirectory,
+        metrics: Arc<GroupMetrics>,
+    ) -> Result<Self, StoreError> {
+        let coordinators = Arc::clone(&config.coordinators);
+        let offsets = store.offset_store().ok_or(StoreError::Unsupported { what: "consumer offsets" })?;
+        let id_bytes_max = offsets.group_bytes_max().saturating_sub(external::GROUP_PREFIX.len());
+        let shared = Shared::new(config.groups.clone(), appender::record_bytes_max(store.as_ref()), metrics);
+        let shared = Arc::new(shared.with_group_ids_of(id_bytes_max));
+        let external = External::new(Arc::clone(&shared), Arc::clone(&store), topics, Arc::clone(&coordinators));
+        let external = Arc::new(external);
+        let mut mandate = coordinators.mandate();
+        shared.resign(shared.elsewhere());
+        if *mandate.borrow_and_update() {
+            external.begin();
+        }
+        let timers =
+            [tokio::spawn(timers::tick(Arc::clone(&shared))), tokio::spawn(timers::expire(Arc::clone(&shared), store))];
+        let keeper = Mutex::new(Some(tokio::spawn(Arc::clone(&external).follow(mandate))));
+        Ok(Self { shared, external: Some(external), coordinators, timers, keeper })
     }
 
     /// Who coordinates a group.
@@ -104,10 +142,23 @@ impl GroupService {
         }
     }
 
-    /// What the store has to tell when a topic is deleted.
+    /// What the store has to tell when a topic is deleted; nothing where offsets go with their topic by themselves.
     #[must_use]
-    pub fn watcher(&self, mapping: Mapping) -> Arc<dyn GrowthWatcher> {
-        Arc::new(topics::Deletions { shared: Arc::clone(&self.shared), mapping })
+    pub fn watcher(&self, mapping: Mapping) -> Option<Arc<dyn GrowthWatcher>> {
+        let deletions = || topics::Deletions { shared: Arc::clone(&self.shared), mapping };
+        self.external.is_none().then(|| Arc::new(deletions()) as Arc<dyn GrowthWatcher>)
+    }
+
+    /// Whether a group of that id can be here. One that cannot is told so before it looks for its coordinator.
+    #[must_use]
+    pub fn is_group_id(&self, group: &str) -> bool {
+        group.len() <= self.shared.group_id_bytes_max()
+    }
+
+    /// Whether the store keeps the offsets, so that [`GroupService::offsets`] finds none.
+    #[must_use]
+    pub fn is_external(&self) -> bool {
+        self.external.is_some()
     }
 
     /// Writes what is on its way to the log, for at most `time`, and ends.
@@ -173,6 +224,14 @@ impl GroupService {
         if let Err(error) = self.check_here(sender.group) {
             return Some(request.refused(error));
         }
+        if let Some(external) = &self.external {
+            let results = external.commit(sender, &request, self.offset_wait()).await;
+            if results.contains(&Err(GroupError::StoreFailed)) {
+                metrics.commits_late.add(1);
+            }
+            metrics.note_commit(&results);
+            return Some(results);
+        }
         if self.shared.is_full() {
             metrics.commits_late.add(1);
             return None;
@@ -190,7 +249,45 @@ impl GroupService {
         }
     }
 
-    /// What `look` makes of the offsets of a group.
+    /// Offsets of partitions that the store keeps, in order; `None` where nothing is stored.
+    ///
+    /// # Errors
+    /// As [`GroupService::offsets`], and when the store does not say. Never answer "no offset" instead.
+    pub async fn stored(&self, group: &str, partitions: Vec<PartitionRef>) -> Result<Vec<Option<i64>>, GroupError> {
+        self.check_here(group)?;
+        self.check_length(group)?;
+        self.external()?.load(group, partitions, self.offset_wait()).await
+    }
+
+    /// All offsets of a group that the store keeps, at the cost of a question for each topic and for each partition of those
+    /// that the group has offsets of.
+    ///
+    /// # Errors
+    /// As [`GroupService::stored`].
+    pub async fn all_stored(&self, group: &str) -> Result<Vec<Stored>, GroupError> {
+        self.check_here(group)?;
+        self.check_length(group)?;
+        self.external()?.load_group(group).await
+    }
+
+    fn external(&self) -> Result<&External, GroupError> {
+        self.external.as_deref().ok_or(GroupError::StoreFailed)
+    }
+
+    fn check_length(&self, group: &str) -> Result<(), GroupError> {
+        if self.is_group_id(group) { Ok(()) } else { Err(GroupError::InvalidGroupId) }
+    }
+
+    /// Which groups have offsets, where the coordinator alone cannot say it of each of `groups`.
+    pub async fn held(&self, groups: impl Iterator<Item = &str>) -> Held {
+        let Some(external) = &self.external else { return Held(None) };
+        let unknown: Vec<&str> = groups.collect();
+        let unknown =
+            self.shared.read(|known| unknown.iter().any(|group| known.coordinator().state(group) == GroupState::Dead));
+        Held(if unknown { Some(external.names().await) } else { None })
+    }
+
+    /// What `look` makes of the offsets of a group, which are in memory.
     ///
     /// # Errors
     /// [`GroupError::NotCoordinator`], [`GroupError::Loading`]. Never answer "no offset" instead.
@@ -211,6 +308,9 @@ impl GroupService {
         if let Err(error) = self.check_here(&request.group) {
             return Some(Err(error));
         }
+        if let Some(external) = &self.external {
+            return Some(external.delete_offsets(request).await);
+        }
         if self.shared.is_full() {
             return None;
         }
@@ -221,9 +321,30 @@ impl GroupService {
         }
     }
 
-    /// DeleteGroups for one group, under way when this returns.
-    #[must_use]
-    pub fn delete_group(&self, group: &str) -> Pending {
+    /// DeleteGroups: one result per group, in order.
+    pub async fn delete_groups(&self, groups: &[&str]) -> Vec<Result<(), GroupError>> {
+        if let Some(external) = &self.external {
+            let here: Vec<Result<(), GroupError>> = groups.iter().map(|group| self.check_here(group)).collect();
+            if here.iter().any(Result::is_err) {
+                return here;
+            }
+            return external.delete_groups(groups).await;
+        }
+        let deadline = Instant::now() + self.offset_wait();
+        // All under way first, so that they share the waits for the store.
+        let pending: Vec<_> = groups.iter().map(|group| self.delete_group(group)).collect();
+        let mut results = Vec::with_capacity(pending.len());
+        for pending in pending {
+            let left = deadline.saturating_duration_since(Instant::now());
+            results.push(match pending.within(left).await {
+                Some(Answer::DeleteGroup(result)) => result,
+                _ => Err(GroupError::StoreFailed),
+            });
+        }
+        results
+    }
+
+    fn delete_group(&self, group: &str) -> Pending {
         let full = if self.shared.is_full() { Err(GroupError::StoreFailed) } else { Ok(()) };
         let may = self.check_here(group).and(full);
         let asked = self.shared.ask(|groups, token, _, out| match may {
@@ -237,9 +358,9 @@ impl GroupService {
     ///
     /// # Errors
     /// As [`Groups::describe`](milena_groups::Groups::describe).
-    pub fn describe(&self, group: &str) -> Result<Description, GroupError> {
+    pub fn describe(&self, group: &str, held: &Held) -> Result<Description, GroupError> {
         self.check_here(group)?;
-        self.shared.read(|groups| groups.describe(group))
+        held.describe(group, self.shared.read(|groups| groups.describe(group))?)
     }
 
     /// How much there is of everything, for gauges.
@@ -257,13 +378,27 @@ impl GroupService {
     /// The groups as ListGroups shows them: those that are coordinated here.
     ///
     /// # Errors
-    /// [`GroupError::Loading`].
+    /// [`GroupError::Loading`], and when the store keeps the offsets and does not say of which groups.
     pub async fn list(&self, filter: &ListFilter) -> Result<Vec<Listed>, GroupError> {
         let (mut walk, mut listed) = (Walk::default(), Vec::new());
         while !walk.is_over() {
             listed.extend(self.shared.read(|groups| groups.list(filter, &mut walk))?);
             // Between two slices others have their turn.
             yield_now().await;
+        }
+        if let Some(external) = &self.external
+            && filter.wants(GroupState::Empty)
+            && self.shared.read(Groups::check_serving).is_ok()
+        {
+            let only_offsets =
+                |name: &String| self.shared.read(|groups| groups.coordinator().state(name)) == GroupState::Dead;
+            let names = external.names().await?.into_iter().filter(only_offsets);
+            listed.extend(names.map(|name| Listed {
+                group: Arc::from(name),
+                state: GroupState::Empty,
+                protocol_type: Arc::from(""),
+            }));
+            listed.sort_by(|a, b| a.group.cmp(&b.group));
         }
         listed.retain(|group| self.check_here(&group.group).is_ok());
         Ok(listed)

@@ -7,7 +7,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use milena_groups::{Answer, Append, Census, GroupError, Groups, Moment, Now, Outputs, Timestamp, Token};
+use milena_groups::{Answer, Append, Census, GroupConfig, GroupError, Groups, Moment, Now, Outputs, Timestamp, Token};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot, watch};
 use tokio::time::{Duration, Instant};
@@ -22,6 +22,8 @@ pub(super) struct Shared {
     pub(super) metrics: Arc<GroupMetrics>,
     /// Largest record that the log takes.
     record_bytes_max: usize,
+    /// Longest group id where it is shorter than Kafka's, in bytes.
+    group_id_bytes_max: usize,
     /// Zero of the monotonic clock.
     started: Instant,
     /// There is something to append, or the end has come.
@@ -65,8 +67,10 @@ pub(super) struct State {
 impl Shared {
     /// Coordinates nothing yet.
     pub(super) fn new(settings: GroupSettings, record_bytes_max: usize, metrics: Arc<GroupMetrics>) -> Self {
+        let membership = settings.membership();
+        let group_id_bytes_max = membership.group_id_bytes_max;
         let state = State {
-            groups: Groups::elsewhere(settings.membership(), settings.offsets(record_bytes_max)),
+            groups: Groups::elsewhere(membership, settings.offsets(record_bytes_max)),
             out: Outputs::default(),
             queue: VecDeque::new(),
             unsettled_bytes: 0,
@@ -79,6 +83,7 @@ impl Shared {
             settings,
             metrics,
             record_bytes_max,
+            group_id_bytes_max,
             started: Instant::now(),
             queued: Notify::new(),
             sooner: Notify::new(),
@@ -86,14 +91,29 @@ impl Shared {
         }
     }
 
+    /// The same where group ids are shorter, since names are in the store.
+    pub(super) fn with_group_ids_of(self, bytes_max: usize) -> Self {
+        let group_id_bytes_max = self.group_id_bytes_max.min(bytes_max);
+        Self { group_id_bytes_max, ..self }
+    }
+
+    /// Longest group id, in bytes.
+    pub(super) fn group_id_bytes_max(&self) -> usize {
+        self.group_id_bytes_max
+    }
+
+    fn membership(&self) -> GroupConfig {
+        GroupConfig { group_id_bytes_max: self.group_id_bytes_max, ..self.settings.membership() }
+    }
+
     /// Groups whose offsets are still to be loaded.
     pub(super) fn loading(&self) -> Groups {
-        Groups::new(self.settings.membership(), self.settings.offsets(self.record_bytes_max))
+        Groups::new(self.membership(), self.settings.offsets(self.record_bytes_max))
     }
 
     /// Groups of a gateway that does not coordinate.
     pub(super) fn elsewhere(&self) -> Groups {
-        Groups::elsewhere(self.settings.membership(), self.settings.offsets(self.record_bytes_max))
+        Groups::elsewhere(self.membership(), self.settings.offsets(self.record_bytes_max))
     }
 
     /// Serves groups whose log was replayed.

@@ -15,9 +15,9 @@ use milena_wire::kafka_protocol::messages::{ApiKey, DescribeGroupsRequest, Descr
 use milena_wire::kafka_protocol::protocol::StrBytes;
 
 use super::groups::{Room, blob, shared};
-use crate::broker::Broker;
 use crate::codes;
 use crate::dispatch::{Api, Context, answer};
+use crate::groups::Held;
 
 /// Table entry.
 pub const API: Api = Api {
@@ -43,20 +43,22 @@ const FIXED_BYTES: usize = 40;
 async fn describe_groups(context: Context, request: DescribeGroupsRequest) -> Option<DescribeGroupsResponse> {
     let mut room = Room::new(&context.broker.config.limits);
     let operations = if request.include_authorized_operations { GROUP_OPERATIONS } else { i32::MIN };
+    let held = context.broker.groups.held(request.groups.iter().map(|group| group.as_str())).await;
     let groups = request.groups.into_iter().map(|group| {
-        let described = describe(&context.broker, context.version, &mut room, &group);
+        let described = describe(&context, &held, &mut room, &group);
         described.with_group_id(group).with_authorized_operations(operations)
     });
     Some(DescribeGroupsResponse::default().with_groups(groups.collect()))
 }
 
-fn describe(broker: &Broker, version: i16, room: &mut Room, group: &GroupId) -> DescribedGroup {
+fn describe(context: &Context, held: &Held, room: &mut Room, group: &GroupId) -> DescribedGroup {
+    let version = context.version;
     let dead = DescribedGroup::default().with_group_state(StrBytes::from_static_str(GroupState::Dead.name()));
     // Once the answer is full, groups are not even looked at: a request may name a large one a million times.
     if !room.take(FIXED_BYTES) {
         return dead.with_error_code(ResponseError::InvalidRequest.code());
     }
-    let description = match broker.groups.describe(group) {
+    let description = match context.broker.groups.describe(group, held) {
         Ok(description) => description,
         Err(error) => return dead.with_error_code(codes::of_group(&error).code()),
     };

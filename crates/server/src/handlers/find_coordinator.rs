@@ -62,6 +62,9 @@ enum Found {
 
 fn locate(context: &Context, key_type: i8, key: &str) -> Found {
     let (error, message) = match key_type {
+        GROUP if !context.broker.groups.is_group_id(key) => {
+            (ResponseError::InvalidGroupId, "the group id is too long for where this server keeps offsets")
+        }
         GROUP => match group(context, key) {
             Some(found) => return found,
             None => (ResponseError::CoordinatorNotAvailable, "no coordinator of consumer groups is known now"),

@@ -12,6 +12,8 @@
 //! - Conditional commit, from v8 on: a partition may carry tag 10000, int64, the offset that must be stored now (-1: none).
 //!   If another one is, nothing is stored for it, and it is answered with 95 and tag 10000, int64, the offset that is. A
 //!   tag that is no int64 fails the request with 42.
+//! - Where the store keeps the offsets, each partition fails by itself, a condition is 35, what the store refuses is -1,
+//!   and epoch, metadata and retention are dropped.
 
 use std::sync::Arc;
 

@@ -7,6 +7,8 @@
 //!   everything lists only what is stored, and a topic that was deleted and created again has nothing.
 //! - Offsets that are not loaded are 14, those of a group that is coordinated elsewhere 16. They are never -1: a consumer
 //!   would reset its position.
+//! - Where the store keeps the offsets, it is asked for each partition, and for everything for each topic too. It has
+//!   neither epochs nor metadata.
 //! - An answer that would be larger than a request may be fails the group that passes the bound with 42.
 
 use milena_groups::{Committed, GroupError, GroupView, TopicId};
@@ -50,19 +52,22 @@ async fn offset_fetch(context: Context, request: OffsetFetchRequest) -> Option<O
     let Context { broker, version, .. } = context;
     let mut room = Room::new(&broker.config.limits);
     if version >= SEVERAL_FROM {
-        let groups = request.groups.into_iter().map(|group| {
+        let mut groups = Vec::with_capacity(request.groups.len());
+        for group in request.groups {
             let wanted = group.topics.map(|topics| topics.into_iter().map(Wanted::from).collect::<Vec<_>>());
             let answer = OffsetFetchResponseGroup::default();
-            let answer = match find(&broker, &mut room, &group.group_id, wanted.as_deref()) {
-                Ok(topics) => answer.with_topics(topics.into_iter().map(Found::into_topics).collect()),
-                Err(error) => answer.with_error_code(error.code()),
-            };
-            answer.with_group_id(group.group_id)
-        });
-        return Some(OffsetFetchResponse::default().with_groups(groups.collect()));
+            groups.push(
+                match find(&broker, &mut room, &group.group_id, wanted.as_deref()).await {
+                    Ok(topics) => answer.with_topics(topics.into_iter().map(Found::into_topics).collect()),
+                    Err(error) => answer.with_error_code(error.code()),
+                }
+                .with_group_id(group.group_id),
+            );
+        }
+        return Some(OffsetFetchResponse::default().with_groups(groups));
     }
     let wanted = request.topics.map(|topics| topics.into_iter().map(Wanted::from).collect::<Vec<_>>());
-    Some(match find(&broker, &mut room, &request.group_id, wanted.as_deref()) {
+    Some(match find(&broker, &mut room, &request.group_id, wanted.as_deref()).await {
         Ok(topics) => OffsetFetchResponse::default()
             .with_topics(topics.into_iter().map(|topic| topic.into_topic(version)).collect()),
         Err(error) if version >= GROUP_ERROR_FROM => OffsetFetchResponse::default().with_error_code(error.code()),
@@ -121,8 +126,15 @@ impl Row {
 }
 
 /// What one group committed, of the topics named or of all.
-fn find(broker: &Broker, room: &mut Room, group: &str, wanted: Option<&[Wanted]>) -> Result<Vec<Found>, ResponseError> {
+async fn find(
+    broker: &Broker,
+    room: &mut Room,
+    group: &str,
+    wanted: Option<&[Wanted]>,
+) -> Result<Vec<Found>, ResponseError> {
     let found = match wanted {
+        Some(wanted) if broker.groups.is_external() => stored(broker, room, group, wanted).await,
+        None if broker.groups.is_external() => all_stored(broker, room, group).await,
         Some(wanted) => {
             let wanted: Vec<(&Wanted, TopicId)> =
                 wanted.iter().map(|topic| (topic, current(broker, &topic.name))).collect();
@@ -135,6 +147,54 @@ fn find(broker: &Broker, room: &mut Room, group: &str, wanted: Option<&[Wanted]>
         Ok(None) => Err(ResponseError::InvalidRequest),
         Err(error) => Err(codes::of_group(&error)),
     }
+}
+
+/// As [`named`], of offsets that the store keeps. It has neither epochs nor metadata.
+async fn stored(
+    broker: &Broker,
+    room: &mut Room,
+    group: &str,
+    wanted: &[Wanted],
+) -> Result<Option<Vec<Found>>, GroupError> {
+    let (mut found, mut asked) = (Vec::with_capacity(wanted.len()), Vec::new());
+    for topic in wanted {
+        let there = broker.topics.by_name(&topic.name);
+        let mut rows = Vec::with_capacity(topic.partitions.len());
+        for partition in &topic.partitions {
+            let row = Row::new(*partition, None);
+            if !room.take(row.bytes()) {
+                return Ok(None);
+            }
+            let at = u32::try_from(*partition).ok().zip(there.as_ref());
+            if let Some((partition, there)) = at.filter(|(partition, there)| *partition < there.partitions) {
+                asked.push(((found.len(), rows.len()), there.store.partition(partition)));
+            }
+            rows.push(row);
+        }
+        found.push(Found { name: topic.name.clone(), rows });
+    }
+    let (places, asked): (Vec<_>, Vec<_>) = asked.into_iter().unzip();
+    let offsets = broker.groups.stored(group, asked).await?;
+    for ((topic, row), offset) in places.into_iter().zip(offsets) {
+        let row = found.get_mut(topic).and_then(|found| found.rows.get_mut(row));
+        if let (Some(row), Some(offset)) = (row, offset) {
+            row.offset = offset;
+        }
+    }
+    Ok(Some(found))
+}
+
+/// As [`all`], of offsets that the store keeps.
+async fn all_stored(broker: &Broker, room: &mut Room, group: &str) -> Result<Option<Vec<Found>>, GroupError> {
+    let stored = broker.groups.all_stored(group).await?;
+    let found = stored.into_iter().map(|topic| {
+        let rows = topic.offsets.iter().map(|(partition, offset)| {
+            let row = Row { offset: *offset, ..Row::new(*partition, None) };
+            room.take(row.bytes()).then_some(row)
+        });
+        Some(Found { rows: rows.collect::<Option<_>>()?, name: TopicName(shared(&topic.topic.name)) })
+    });
+    Ok(found.collect())
 }
 
 /// The incarnation whose offsets are meant by a name.
