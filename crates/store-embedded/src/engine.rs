@@ -118,6 +118,7 @@ impl Store for EmbeddedStore {
             partitions_max: PARTITIONS_MAX,
             trims: true,
             foreign_writers: false,
+            bounds_age: std::time::Duration::ZERO,
         }
     }
 

@@ -168,6 +168,7 @@ impl Store for IggyStore {
             partitions_max: limits::PARTITIONS_MAX,
             trims: true,
             foreign_writers: true,
+            bounds_age: self.inner.config().bounds_max_age,
         }
     }
 

@@ -279,4 +279,7 @@ pub struct Capabilities {
     pub trims: bool,
     /// True when somebody else may append to the same partitions, so that growth is not always announced.
     pub foreign_writers: bool,
+    /// How old an answer of [`crate::Store::bounds`] may be: zero where each call looks. What was appended by somebody else
+    /// longer ago than that is in the answer.
+    pub bounds_age: Duration,
 }

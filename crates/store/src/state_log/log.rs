@@ -8,6 +8,7 @@ use futures_util::lock::Mutex;
 
 use super::codec::{Body, Message, Stamp};
 use super::port::{Port, StateLogOptions};
+use super::reader::StateLogReader;
 use super::replay::{Replay, StateEvent};
 use crate::engine::Store;
 use crate::error::StoreError;
@@ -160,6 +161,22 @@ impl StateLog {
     /// the table with it.
     pub async fn is_overtaken(&self) -> bool {
         self.writer.lock().await.overtaken
+    }
+
+    /// True while the outcome of the last append is not known. It is settled by the next one.
+    pub async fn is_in_doubt(&self) -> bool {
+        self.writer.lock().await.doubt.is_some()
+    }
+
+    /// Everything below was read when the log was opened, or appended by this writer since.
+    pub async fn end(&self) -> u64 {
+        self.writer.lock().await.end
+    }
+
+    /// A reader of the same log, which also sees what other writers append.
+    #[must_use]
+    pub fn reader(&self) -> StateLogReader {
+        StateLogReader::new(self.port.clone())
     }
 
     /// The partition that holds the log.

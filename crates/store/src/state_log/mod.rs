@@ -19,15 +19,19 @@
 //! One process writes a log at a time. A second writer is noticed at the latest with the first append behind its claim,
 //! which is then refused, and so is everything after it; the fence is no replacement for the lease that elects a writer.
 //!
+//! Others may read it meanwhile: [`StateLogReader`].
+//!
 //! The stored form is described in `codec.rs`.
 
 mod codec;
 mod log;
 mod port;
+mod reader;
 mod replay;
 #[cfg(test)]
 mod tests;
 
 pub use log::StateLog;
 pub use port::StateLogOptions;
+pub use reader::StateLogReader;
 pub use replay::StateEvent;

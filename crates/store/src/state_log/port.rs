@@ -51,6 +51,7 @@ impl StateLogOptions {
 }
 
 /// The partition of a state log, with what it takes to reach it.
+#[derive(Clone)]
 pub(super) struct Port {
     pub(super) store: Arc<dyn Store>,
     pub(super) at: PartitionRef,

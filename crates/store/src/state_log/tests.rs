@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures_util::FutureExt;
 
-use super::{StateEvent, StateLog, StateLogOptions};
+use super::{StateEvent, StateLog, StateLogOptions, StateLogReader};
 use crate::engine::Store;
 use crate::error::StoreError;
 use crate::testing::{Fault, MemoryStore};
@@ -282,6 +282,61 @@ fn appends_of_several_threads_are_applied_in_the_order_in_which_they_are_stored(
         }
     });
     assert_eq!(open(&store).1, *table.lock().unwrap());
+}
+
+/// What a reader tells; `None` when nothing happened.
+fn follow(reader: &mut StateLogReader) -> Option<Vec<Vec<u8>>> {
+    let mut table: Vec<Vec<u8>> = Vec::new();
+    let grew = pollster::block_on(reader.follow(|event| match event {
+        StateEvent::Reset => table.clear(),
+        StateEvent::Record(record) => table.push(record.to_vec()),
+    }));
+    grew.unwrap().then_some(table)
+}
+
+#[test]
+fn a_reader_sees_what_is_written_and_does_not_disturb_the_writer() {
+    let store = MemoryStore::new();
+    let (log, _) = open(&store);
+    let mut reader = log.reader();
+    assert_eq!(follow(&mut reader), Some(vec![]));
+    append(&log, b"a").unwrap();
+    assert_eq!(follow(&mut reader), Some(vec![b"a".to_vec()]));
+    assert_eq!(follow(&mut reader), None);
+    append(&log, b"b").unwrap();
+    let end = bounds(&store, &log).end;
+    reader.knows_to(end);
+    assert_eq!((follow(&mut reader), pollster::block_on(log.end())), (None, end));
+    let other = StateLogOptions { writer: 1, ..StateLogOptions::default() };
+    append(&open_with(&store, other).unwrap().0, b"c").unwrap();
+    assert_eq!(follow(&mut reader), Some(vec![b"a".to_vec(), b"b".to_vec(), b"c".to_vec()]));
+    assert_eq!(pollster::block_on(log.end()), end, "what another one wrote is not known to this writer");
+}
+
+#[test]
+fn a_reader_follows_a_log_that_was_trimmed() {
+    let store = MemoryStore::new();
+    let (log, _) = open(&store);
+    let mut reader = log.reader();
+    append(&log, b"a").unwrap();
+    assert!(follow(&mut reader).is_some());
+    pollster::block_on(log.snapshot(vec![b"ab".to_vec()])).unwrap();
+    append(&log, b"c").unwrap();
+    assert_eq!(follow(&mut reader), Some(vec![b"ab".to_vec(), b"c".to_vec()]));
+}
+
+#[test]
+fn a_reader_takes_back_a_record_that_was_made_not_to_count() {
+    let store = MemoryStore::new();
+    let (log, _) = open(&store);
+    let mut reader = log.reader();
+    store.plan(Fault::InDoubtApplied);
+    assert!(append(&log, b"doubt").is_err());
+    assert!(pollster::block_on(log.is_in_doubt()));
+    assert_eq!(follow(&mut reader), Some(vec![b"doubt".to_vec()]));
+    append(&log, b"a").unwrap();
+    assert!(!pollster::block_on(log.is_in_doubt()));
+    assert_eq!(follow(&mut reader), Some(vec![b"a".to_vec()]));
 }
 
 #[test]

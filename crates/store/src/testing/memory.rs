@@ -262,6 +262,7 @@ impl Store for MemoryStore {
             partitions_max: PARTITIONS_MAX,
             trims: true,
             foreign_writers: false,
+            bounds_age: std::time::Duration::ZERO,
         }
     }
 
