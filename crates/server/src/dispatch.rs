@@ -37,8 +37,10 @@ pub const APIS: &[Api] = &[
     handlers::init_producer_id::API,
     handlers::offset_for_leader_epoch::API,
     handlers::describe_configs::API,
+    handlers::alter_configs::API,
     handlers::create_partitions::API,
     handlers::delete_groups::API,
+    handlers::incremental_alter_configs::API,
     handlers::offset_delete::API,
     handlers::describe_cluster::API,
 ];

@@ -19,6 +19,7 @@ use milena_wire::kafka_protocol::messages::{ApiKey, DescribeConfigsRequest, Desc
 use milena_wire::kafka_protocol::protocol::StrBytes;
 
 use super::admin::{AdminError, Texts};
+use super::config_resources::{BROKER, TOPIC};
 use crate::dispatch::{Api, Context, answer};
 use crate::topics::TopicError;
 use crate::topics::configs::{ConfigEntry, broker};
@@ -31,10 +32,6 @@ pub const API: Api = Api {
     served: (1, 4),
     handle: |request| Box::pin(answer(ApiKey::DescribeConfigs, request, describe_configs)),
 };
-
-/// Resource types as Kafka numbers them.
-const TOPIC: i8 = 2;
-const BROKER: i8 = 4;
 
 /// Bytes of a config or synonym beside its texts, at most.
 const FIXED_BYTES: usize = 16;

@@ -1,11 +1,12 @@
 //! Where the answers of each API hold their error codes, so that errors are counted in one place and by no handler.
 
 use milena_wire::kafka_protocol::messages::{
-    ApiVersionsResponse, CreatePartitionsResponse, CreateTopicsResponse, DeleteGroupsResponse, DeleteTopicsResponse,
-    DescribeClusterResponse, DescribeConfigsResponse, DescribeGroupsResponse, FindCoordinatorResponse,
-    HeartbeatResponse, InitProducerIdResponse, JoinGroupResponse, LeaveGroupResponse, ListGroupsResponse,
-    ListOffsetsResponse, MetadataResponse, OffsetCommitResponse, OffsetDeleteResponse, OffsetFetchResponse,
-    OffsetForLeaderEpochResponse, ProduceResponse, SyncGroupResponse,
+    AlterConfigsResponse, ApiVersionsResponse, CreatePartitionsResponse, CreateTopicsResponse, DeleteGroupsResponse,
+    DeleteTopicsResponse, DescribeClusterResponse, DescribeConfigsResponse, DescribeGroupsResponse,
+    FindCoordinatorResponse, HeartbeatResponse, IncrementalAlterConfigsResponse, InitProducerIdResponse,
+    JoinGroupResponse, LeaveGroupResponse, ListGroupsResponse, ListOffsetsResponse, MetadataResponse,
+    OffsetCommitResponse, OffsetDeleteResponse, OffsetFetchResponse, OffsetForLeaderEpochResponse, ProduceResponse,
+    SyncGroupResponse,
 };
 
 use crate::metrics::ErrorCodes;
@@ -33,6 +34,7 @@ macro_rules! error_codes {
 }
 
 error_codes! {
+    AlterConfigsResponse: [responses];
     ApiVersionsResponse: error_code;
     CreatePartitionsResponse: [results];
     CreateTopicsResponse: [topics];
@@ -43,6 +45,7 @@ error_codes! {
     DescribeGroupsResponse: [groups];
     FindCoordinatorResponse: error_code [coordinators];
     HeartbeatResponse: error_code;
+    IncrementalAlterConfigsResponse: [responses];
     InitProducerIdResponse: error_code;
     JoinGroupResponse: error_code;
     LeaveGroupResponse: error_code [members];

@@ -1,8 +1,10 @@
 //! One file per API key. The head comment of each is its specification.
 
 pub mod admin;
+pub mod alter_configs;
 pub mod api_versions;
 mod brokers;
+mod config_resources;
 pub mod create_partitions;
 pub mod create_topics;
 pub mod delete_groups;
@@ -15,6 +17,7 @@ pub mod fetch;
 pub mod find_coordinator;
 mod groups;
 pub mod heartbeat;
+pub mod incremental_alter_configs;
 pub mod init_producer_id;
 pub mod join_group;
 pub mod leave_group;

@@ -64,7 +64,7 @@ impl Inner {
     /// Takes a topic into the cache that somebody else created.
     async fn adopt(&self, name: &str, place: &Place, log: &ConfigLog) {
         if let Ok(Some(info)) = self.store.topic(&place.stream, &place.topic).await {
-            let configs = log.table().get(&info.topic).cloned().unwrap_or_default();
+            let configs = self.configs(&info, log);
             let topic = self.topic(name, &info, configs, false);
             self.cache.write().insert(&topic);
         }
@@ -108,7 +108,7 @@ impl Inner {
         let current = self.cache.read().by_id.get(&topic.id).map(Arc::clone).ok_or(TopicError::NotFound)?;
         let partitions = self.check_growth(&current, asked)?;
         let info = self.store.grow_topic(&current.store, partitions).await?;
-        let configs = log.table().get(&info.topic).cloned().unwrap_or_default();
+        let configs = self.configs(&info, &log);
         let grown = self.topic(&current.name, &info, configs, false);
         self.cache.write().insert(&grown);
         Ok(grown)

@@ -172,9 +172,18 @@ impl ConfigLog {
 
     /// Makes a change durable, then carries it out.
     pub(super) async fn write(&mut self, record: Record) -> Result<(), StoreError> {
-        let bytes = encode(&record)?;
+        self.write_with(|_| Ok::<_, StoreError>(record.clone())).await
+    }
+
+    /// As [`Self::write`], with a record that depends on the configs as they are: it is made anew when another gateway
+    /// changed them meanwhile.
+    pub(super) async fn write_with<E: From<StoreError>>(
+        &mut self,
+        mut make: impl FnMut(&ConfigTable) -> Result<Record, E>,
+    ) -> Result<(), E> {
         for _ in 0..ROUNDS_MAX {
-            match self.log.append(bytes.clone()).await {
+            let record = make(&self.table)?;
+            match self.log.append(encode(&record)?).await {
                 Ok(()) => {
                     self.table.apply(record);
                     self.snapshot_if_due().await;
@@ -183,10 +192,10 @@ impl ConfigLog {
                 Err(_) if self.log.is_overtaken().await => {
                     *self = Self::open(Arc::clone(&self.store), self.writer).await?;
                 }
-                Err(error) => return Err(error),
+                Err(error) => return Err(error.into()),
             }
         }
-        Err(StoreError::Busy { reason: "other gateways change topic configs all the time".to_owned() })
+        Err(StoreError::Busy { reason: "other gateways change topic configs all the time".to_owned() }.into())
     }
 
     async fn snapshot_if_due(&self) {

@@ -301,7 +301,7 @@ impl Inner {
     fn replace(&self, infos: &[TopicInfo], log: &ConfigLog) {
         let mut cache = Cache::default();
         for info in infos {
-            let configs = log.table().get(&info.topic).cloned().unwrap_or_default();
+            let configs = self.configs(info, log);
             match self.mapping.seen(info.topic.stream(), info.topic.topic()) {
                 Seen::As(name) => cache.insert(&self.topic(&name, info, configs, false)),
                 Seen::Internal(name) if self.show_internal => cache.insert(&self.topic(&name, info, configs, true)),

@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use milena_store::{Durability, StoreError, TopicInfo, TopicRef, TopicSettings};
 
-use super::directory::{Inner, TopicDirectory, to_the_end};
+use super::configs::ConfigRules;
+use super::directory::{TopicDirectory, to_the_end};
 use super::error::TopicError;
 use super::mapping::Seen;
 use super::topic::Topic;
@@ -76,8 +77,8 @@ impl TopicDirectory {
             return self.inner.store.update_settings(topic, settings).await;
         };
         let (inner, settings, of) = (Arc::clone(&self.inner), settings.clone(), topic.clone());
-        let changed = to_the_end(async move { inner.update(&known, &settings).await });
-        changed.await.map_err(|error| into_store(error, &of))
+        let changed = to_the_end(async move { inner.alter(&known, |now| Ok(replaced(now, &settings))).await });
+        changed.await.map(|(_, info)| info).map_err(|error| into_store(error, &of))
     }
 
     /// The topic as Kafka clients know it, if they do.
@@ -87,25 +88,26 @@ impl TopicDirectory {
     }
 }
 
-impl Inner {
-    /// Configs first: what a crash leaves behind is brought to the store by the next start.
-    async fn update(&self, topic: &Topic, settings: &TopicSettings) -> Result<TopicInfo, TopicError> {
-        let mut log = self.changes.lock().await;
-        let current = self.cache.read().by_id.get(&topic.id).map(Arc::clone).ok_or(TopicError::NotFound)?;
-        let mut configs = current.config.set.clone();
-        let mut wanted = configs_of(settings);
-        for name in CHANGING {
-            match wanted.remove(name) {
-                Some(value) => configs.insert(name.to_owned(), value),
-                None => configs.remove(name),
-            };
-        }
-        log.write(super::changes::set(&current.store, configs.clone())).await?;
-        let info = self.store.update_settings(&current.store, &self.rules.settings(&configs)).await?;
-        let changed = self.topic(&current.name, &info, configs, false);
-        self.cache.write().insert(&changed);
-        Ok(info)
+/// What a topic's configs become when the store's settings are replaced: of those that can change, these alone are set.
+fn replaced(now: &BTreeMap<String, String>, settings: &TopicSettings) -> BTreeMap<String, String> {
+    let mut configs = now.clone();
+    let mut wanted = configs_of(settings);
+    for name in CHANGING {
+        match wanted.remove(name) {
+            Some(value) => configs.insert(name.to_owned(), value),
+            None => configs.remove(name),
+        };
     }
+    configs
+}
+
+/// What somebody else asked of the store for a topic, as configs: how long and how much of it is kept, where that is not
+/// the default.
+pub(super) fn asked_of_store(rules: &ConfigRules, settings: &TopicSettings) -> BTreeMap<String, String> {
+    let defaults = configs_of(&rules.settings(&BTreeMap::new()));
+    let mut asked = configs_of(settings);
+    asked.retain(|name, value| CHANGING.contains(&name.as_str()) && defaults.get(name) != Some(value));
+    asked
 }
 
 /// The configs that lead to these settings. What is not set stays the operator's.

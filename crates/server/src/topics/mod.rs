@@ -6,11 +6,13 @@
 //! - [`configs`]: every topic config of Kafka, the configs of the broker, and what they mean here
 //! - [`directory`]: the cache
 //! - `changes`: the steps in which topics change, and why in that order
+//! - `alter`: changes of configs
 //! - `config_log`: what users set, kept in an internal topic
 //! - `foreign`: changes in the store's own terms, for another protocol
 //! - [`error`]: why a change was refused
 //! - `fresh`: looking at stores on which others change topics too
 
+mod alter;
 mod changes;
 mod config_log;
 pub mod configs;

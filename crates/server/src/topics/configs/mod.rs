@@ -2,14 +2,17 @@
 //!
 //! - [`keys`]: every topic config of Kafka 4, its default, its rule, and whether it has an effect here
 //! - [`value`]: values, read and checked as Kafka reads and checks them
+//! - [`change`]: what a client wants of configs that are set already
 //! - [`rules`]: a server's defaults over Kafka's; from what a user set to what the data path and the store act on
 //! - [`broker`]: what DescribeConfigs answers for the broker
 
 pub mod broker;
+pub mod change;
 pub mod keys;
 pub mod rules;
 pub mod value;
 
+pub use change::{ConfigChange, ConfigEdit, EditOp};
 pub use keys::{Class, ConfigKey, Kind, TOPIC_KEYS};
 pub use rules::{ConfigError, ConfigRules, TopicConfig};
 

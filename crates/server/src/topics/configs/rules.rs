@@ -43,6 +43,9 @@ pub enum ConfigError {
     /// A value that its config does not take.
     #[error("{0}")]
     Value(String),
+    /// Words added to or taken from a config that is no list.
+    #[error("{0} is not a list, so words can neither be added to it nor taken from it")]
+    NotAList(&'static str),
     /// Values that do not go together.
     #[error("{0}")]
     Conflict(&'static str),
@@ -82,18 +85,28 @@ impl ConfigRules {
     ) -> Result<BTreeMap<String, String>, ConfigError> {
         let mut set = BTreeMap::new();
         for (name, value) in given {
-            let Some(key) = keys::find(name) else {
-                return Err(ConfigError::Unknown(clipped(name).to_string()));
-            };
-            let value = value.ok_or(ConfigError::Null(key.name))?;
-            let value = value::parse(key, value).map_err(ConfigError::Value)?;
-            self.check_frame(key, &value)?;
+            let key = known(name)?;
+            let (key, value) = self.check_one(key.name, value.ok_or(ConfigError::Null(key.name))?)?;
             set.insert(key.name.to_owned(), value);
         }
-        if self.number(&set, "min.compaction.lag.ms") > self.number(&set, "max.compaction.lag.ms") {
+        self.check_together(&set)?;
+        Ok(set)
+    }
+
+    /// Checks a value by itself, and writes it the way it is kept.
+    pub(super) fn check_one(&self, name: &str, value: &str) -> Result<(&'static ConfigKey, String), ConfigError> {
+        let key = known(name)?;
+        let value = value::parse(key, value).map_err(ConfigError::Value)?;
+        self.check_frame(key, &value)?;
+        Ok((key, value))
+    }
+
+    /// Checks values against each other and against the defaults of what is not among them.
+    pub(super) fn check_together(&self, set: &BTreeMap<String, String>) -> Result<(), ConfigError> {
+        if self.number(set, "min.compaction.lag.ms") > self.number(set, "max.compaction.lag.ms") {
             return Err(ConfigError::Conflict("min.compaction.lag.ms must not be above max.compaction.lag.ms"));
         }
-        Ok(set)
+        Ok(())
     }
 
     /// A batch arrives in one request, so a limit above the largest request would promise what cannot be kept.
@@ -116,7 +129,8 @@ impl ConfigRules {
         }
     }
 
-    fn text<'a>(&'a self, set: &'a BTreeMap<String, String>, name: &str) -> &'a str {
+    /// The value in force.
+    pub(super) fn text<'a>(&'a self, set: &'a BTreeMap<String, String>, name: &str) -> &'a str {
         match (set.get(name), keys::find(name)) {
             (Some(value), _) => value,
             (None, Some(key)) => self.default_of(key).0,
@@ -227,6 +241,11 @@ impl ConfigRules {
         let kafka = Synonym { name, value: key.default.to_owned(), source: Source::Default };
         server.into_iter().chain([kafka]).collect()
     }
+}
+
+/// The config of that name.
+pub(super) fn known(name: &str) -> Result<&'static ConfigKey, ConfigError> {
+    keys::find(name).ok_or_else(|| ConfigError::Unknown(clipped(name).to_string()))
 }
 
 #[cfg(test)]
