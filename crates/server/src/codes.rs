@@ -74,6 +74,7 @@ pub fn of_admin(error: &AdminError) -> ResponseError {
         AdminError::Topic(error) => of_topic(error),
         AdminError::Request(_) => ResponseError::InvalidRequest,
         AdminError::Assignment(_) => ResponseError::InvalidReplicaAssignment,
+        AdminError::NoReassignment => ResponseError::NoReassignmentInProgress,
         AdminError::ReplicationFactor(_) => ResponseError::InvalidReplicationFactor,
         AdminError::UnknownId => ResponseError::UnknownTopicId,
         AdminError::TooMuch(_) => ResponseError::PolicyViolation,

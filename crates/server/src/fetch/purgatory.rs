@@ -24,7 +24,8 @@ const SHARDS: usize = 64;
 /// encoded records, which are a little smaller than the stored ones but for this header, fill `min_bytes` already.
 const BATCH_HEADER_BYTES: u64 = 61;
 
-/// What a deletion, or an end that moved back, counts as: more than any `min_bytes`, so that it wakes whoever waits.
+/// What a deletion, or an end or a start that moved otherwise than by growth, counts as: more than any `min_bytes`, so
+/// that it wakes whoever waits.
 const DELETION_BYTES: u64 = 1 << 36;
 
 /// No growth reaches it: the fetch is not asleep.
@@ -114,6 +115,14 @@ impl Purgatory {
     #[must_use]
     pub fn wakes(&self) -> u64 {
         self.wakes.load(Ordering::Relaxed)
+    }
+
+    /// The start of a partition moved up: whoever waits for it looks again, and hears when it waits below the new start.
+    pub fn start_moved(&self, partition: &PartitionRef) {
+        let Some(shard) = self.shard(partition) else { return };
+        if let Some(slot) = shard.lock().get(partition) {
+            self.grow(slot, DELETION_BYTES);
+        }
     }
 
     fn shard(&self, partition: &PartitionRef) -> Option<&Mutex<Shard>> {

@@ -229,7 +229,8 @@ pub async fn moved(store: &dyn Store, targets: &[Result<Target, ResponseError>],
         }
         let Ok(target) = target else { continue };
         match store.bounds(&target.at).await {
-            Ok(bounds) if kafka_offset(bounds.end) == answer.high_watermark => {}
+            Ok(Bounds { start, end })
+                if kafka_offset(end) == answer.high_watermark && kafka_offset(start) == answer.log_start => {}
             _ => return true,
         }
     }

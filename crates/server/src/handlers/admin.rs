@@ -3,13 +3,14 @@
 use std::future::Future;
 use std::time::Duration;
 
+use milena_store::PartitionRef;
 use milena_wire::kafka_protocol::messages::BrokerId;
 use milena_wire::kafka_protocol::protocol::StrBytes;
 use tokio::time::{Instant, timeout_at};
 
 use crate::codes;
 use crate::limits::Limits;
-use crate::topics::TopicError;
+use crate::topics::{Topic, TopicError};
 
 /// All operations on a topic, as a bit set by Kafka's numbers: read 3, write 4, create 5, delete 6, alter 7,
 /// describe 8, describe configs 10, alter configs 11. Without authorization everybody may do everything.
@@ -32,6 +33,9 @@ pub enum AdminError {
     /// A manual assignment that is none.
     #[error("{0}")]
     Assignment(&'static str),
+    /// A reassignment to be cancelled that does not exist.
+    #[error("no reassignment of this partition is under way")]
+    NoReassignment,
     /// A replication factor that is none.
     #[error("the replication factor {0} is neither -1 nor at least 1")]
     ReplicationFactor(i16),
@@ -87,14 +91,24 @@ impl Deadline {
     /// # Errors
     /// The change's own, or the timeout.
     pub async fn within<T>(self, change: impl Future<Output = Result<T, TopicError>>) -> Result<T, AdminError> {
-        if Instant::now() >= self.0 {
-            return Err(AdminError::TimedOut);
-        }
-        match timeout_at(self.0, change).await {
-            Ok(outcome) => outcome.map_err(AdminError::Topic),
-            Err(_) => Err(AdminError::TimedOut),
-        }
+        let outcome = self.limit(change).await.ok_or(AdminError::TimedOut)?;
+        outcome.map_err(AdminError::Topic)
     }
+
+    /// As [`Self::within`], with `None` when the time is up.
+    pub async fn limit<T>(self, change: impl Future<Output = T>) -> Option<T> {
+        if Instant::now() >= self.0 {
+            return None;
+        }
+        timeout_at(self.0, change).await.ok()
+    }
+}
+
+/// The partition of a topic that a client names, if there is one.
+#[must_use]
+pub fn partition_of(topic: &Topic, index: i32) -> Option<PartitionRef> {
+    let index = u32::try_from(index).ok().filter(|index| *index < topic.partitions)?;
+    Some(topic.store.partition(index))
 }
 
 /// Checks the replicas of one partition in a manual assignment. Placement is the engine's, so which brokers they

@@ -2,11 +2,11 @@
 
 use milena_wire::kafka_protocol::messages::{
     AlterConfigsResponse, ApiVersionsResponse, CreatePartitionsResponse, CreateTopicsResponse, DeleteGroupsResponse,
-    DeleteTopicsResponse, DescribeClusterResponse, DescribeConfigsResponse, DescribeGroupsResponse,
-    FindCoordinatorResponse, HeartbeatResponse, IncrementalAlterConfigsResponse, InitProducerIdResponse,
-    JoinGroupResponse, LeaveGroupResponse, ListGroupsResponse, ListOffsetsResponse, MetadataResponse,
-    OffsetCommitResponse, OffsetDeleteResponse, OffsetFetchResponse, OffsetForLeaderEpochResponse, ProduceResponse,
-    SyncGroupResponse,
+    DeleteRecordsResponse, DeleteTopicsResponse, DescribeClusterResponse, DescribeConfigsResponse,
+    DescribeGroupsResponse, FindCoordinatorResponse, HeartbeatResponse, IncrementalAlterConfigsResponse,
+    InitProducerIdResponse, JoinGroupResponse, LeaveGroupResponse, ListGroupsResponse, ListOffsetsResponse,
+    MetadataResponse, OffsetCommitResponse, OffsetDeleteResponse, OffsetFetchResponse, OffsetForLeaderEpochResponse,
+    ProduceResponse, SyncGroupResponse,
 };
 
 use crate::metrics::ErrorCodes;
@@ -39,6 +39,7 @@ error_codes! {
     CreatePartitionsResponse: [results];
     CreateTopicsResponse: [topics];
     DeleteGroupsResponse: [results];
+    DeleteRecordsResponse: [topics/partitions];
     DeleteTopicsResponse: [responses];
     DescribeClusterResponse: error_code;
     DescribeConfigsResponse: [results];
