@@ -119,6 +119,11 @@ impl Purgatory {
 
     /// The start of a partition moved up: whoever waits for it looks again, and hears when it waits below the new start.
     pub fn start_moved(&self, partition: &PartitionRef) {
+        self.startle(partition);
+    }
+
+    /// Wakes whoever waits for a partition, whatever it misses.
+    fn startle(&self, partition: &PartitionRef) {
         let Some(shard) = self.shard(partition) else { return };
         if let Some(slot) = shard.lock().get(partition) {
             self.grow(slot, DELETION_BYTES);
@@ -193,10 +198,7 @@ impl GrowthWatcher for Purgatory {
     }
 
     fn fell(&self, partition: &PartitionRef, _end: u64) {
-        let Some(shard) = self.shard(partition) else { return };
-        if let Some(slot) = shard.lock().get(partition) {
-            self.grow(slot, DELETION_BYTES);
-        }
+        self.startle(partition);
     }
 
     fn deleted(&self, topic: &TopicRef) {

@@ -1,12 +1,16 @@
 //! Where the answers of each API hold their error codes, so that errors are counted in one place and by no handler.
 
 use milena_wire::kafka_protocol::messages::{
-    AlterConfigsResponse, ApiVersionsResponse, CreatePartitionsResponse, CreateTopicsResponse, DeleteGroupsResponse,
-    DeleteRecordsResponse, DeleteTopicsResponse, DescribeClusterResponse, DescribeConfigsResponse,
-    DescribeGroupsResponse, FindCoordinatorResponse, HeartbeatResponse, IncrementalAlterConfigsResponse,
-    InitProducerIdResponse, JoinGroupResponse, LeaveGroupResponse, ListGroupsResponse, ListOffsetsResponse,
-    MetadataResponse, OffsetCommitResponse, OffsetDeleteResponse, OffsetFetchResponse, OffsetForLeaderEpochResponse,
-    ProduceResponse, SyncGroupResponse,
+    AlterConfigsResponse, AlterPartitionReassignmentsResponse, ApiVersionsResponse, CreateAclsResponse,
+    CreatePartitionsResponse, CreateTopicsResponse, DeleteAclsResponse, DeleteGroupsResponse, DeleteRecordsResponse,
+    DeleteTopicsResponse, DescribeAclsResponse, DescribeClientQuotasResponse, DescribeClusterResponse,
+    DescribeConfigsResponse, DescribeGroupsResponse, DescribeLogDirsResponse, DescribeProducersResponse,
+    DescribeTopicPartitionsResponse, DescribeTransactionsResponse, DescribeUserScramCredentialsResponse,
+    ElectLeadersResponse, FindCoordinatorResponse, HeartbeatResponse, IncrementalAlterConfigsResponse,
+    InitProducerIdResponse, JoinGroupResponse, LeaveGroupResponse, ListConfigResourcesResponse, ListGroupsResponse,
+    ListOffsetsResponse, ListPartitionReassignmentsResponse, ListTransactionsResponse, MetadataResponse,
+    OffsetCommitResponse, OffsetDeleteResponse, OffsetFetchResponse, OffsetForLeaderEpochResponse, ProduceResponse,
+    SyncGroupResponse,
 };
 
 use crate::metrics::ErrorCodes;
@@ -35,23 +39,37 @@ macro_rules! error_codes {
 
 error_codes! {
     AlterConfigsResponse: [responses];
+    AlterPartitionReassignmentsResponse: error_code [responses/partitions];
     ApiVersionsResponse: error_code;
+    CreateAclsResponse: [results];
     CreatePartitionsResponse: [results];
     CreateTopicsResponse: [topics];
+    DeleteAclsResponse: [filter_results];
     DeleteGroupsResponse: [results];
     DeleteRecordsResponse: [topics/partitions];
     DeleteTopicsResponse: [responses];
+    DescribeAclsResponse: error_code;
+    DescribeClientQuotasResponse: error_code;
     DescribeClusterResponse: error_code;
     DescribeConfigsResponse: [results];
     DescribeGroupsResponse: [groups];
+    DescribeLogDirsResponse: error_code [results];
+    DescribeProducersResponse: [topics/partitions];
+    DescribeTopicPartitionsResponse: [topics];
+    DescribeTransactionsResponse: [transaction_states];
+    DescribeUserScramCredentialsResponse: error_code [results];
+    ElectLeadersResponse: error_code [replica_election_results/partition_result];
     FindCoordinatorResponse: error_code [coordinators];
     HeartbeatResponse: error_code;
     IncrementalAlterConfigsResponse: [responses];
     InitProducerIdResponse: error_code;
     JoinGroupResponse: error_code;
     LeaveGroupResponse: error_code [members];
+    ListConfigResourcesResponse: error_code;
     ListGroupsResponse: error_code;
     ListOffsetsResponse: [topics/partitions];
+    ListPartitionReassignmentsResponse: error_code;
+    ListTransactionsResponse: error_code;
     MetadataResponse: [topics] [topics/partitions];
     OffsetCommitResponse: [topics/partitions];
     OffsetDeleteResponse: error_code [topics/partitions];

@@ -16,7 +16,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
-use super::sequence::{Runs, Span};
+use super::sequence::{Runs, Span, advance};
 
 /// A batch of an idempotent producer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,6 +55,19 @@ pub enum Decision {
     OldEpoch,
     /// An earlier batch must be resolved first.
     Resolve(Doubt),
+}
+
+/// What is remembered of a producer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Remembered {
+    /// Producer id.
+    pub producer_id: u64,
+    /// Producer epoch.
+    pub epoch: u16,
+    /// Sequence of its last record; `None` when none is known to be stored.
+    pub last_sequence: Option<u32>,
+    /// When it last sent a batch.
+    pub used_at: Instant,
 }
 
 #[derive(Debug)]
@@ -102,6 +115,22 @@ impl Table {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.producers.is_empty()
+    }
+
+    /// The producers that are remembered now, the one that was used last at the end.
+    pub fn remembered(&mut self, now: Instant) -> Vec<Remembered> {
+        self.expire(now);
+        let known = self.turns.values().filter_map(|producer_id| {
+            let producer = self.producers.get(producer_id)?;
+            let last = producer.runs.iter().last().map(|run| advance(run.span.first, run.span.count.saturating_sub(1)));
+            Some(Remembered {
+                producer_id: *producer_id,
+                epoch: producer.epoch,
+                last_sequence: last,
+                used_at: producer.turn.0,
+            })
+        });
+        known.collect()
     }
 
     /// Judges a batch. Changes nothing but forgetting who has expired.

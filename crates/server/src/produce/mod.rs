@@ -253,6 +253,13 @@ impl Produce {
         }
     }
 
+    /// The producers of a partition that are remembered now.
+    #[must_use]
+    pub fn remembered(&self, at: &PartitionRef) -> Vec<dedup::Remembered> {
+        let partition = self.shared.partitions.read().by_ref.get(at).map(Arc::clone);
+        partition.map_or_else(Vec::new, |partition| partition.table.lock().remembered(Instant::now().into_std()))
+    }
+
     /// Forgets what is known of a deleted topic's producers.
     pub fn forget_topic(&self, topic: &TopicRef) {
         self.shared.partitions.write().by_ref.retain(|at, _| at.topic != *topic);
