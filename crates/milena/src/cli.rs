@@ -6,7 +6,7 @@ use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
 use crate::commands::consume::ConsumeArgs;
-use crate::commands::data::{BackupArgs, CheckArgs};
+use crate::commands::data::{BackupArgs, CheckArgs, RepairArgs};
 use crate::commands::groups::GroupsArgs;
 use crate::commands::produce::ProduceArgs;
 use crate::commands::topics::TopicsArgs;
@@ -43,6 +43,8 @@ pub(crate) enum Command {
     Backup(BackupArgs),
     /// Verify every checksum of a data folder that no server uses
     CheckData(CheckArgs),
+    /// Cut damaged messages out of a data folder that no server uses
+    Repair(RepairArgs),
     /// Print completions for a shell
     Completions {
         /// The shell

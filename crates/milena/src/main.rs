@@ -2,7 +2,7 @@
 //!
 //! - [`cli`]: the command line
 //! - [`config`]: file, environment and flags, and what they mean
-//! - [`commands`]: topics, produce, consume, groups; check and copy a data folder
+//! - [`commands`]: topics, produce, consume, groups; check, repair and copy a data folder
 //! - [`serve`]: the server process, from its first line to its last
 //! - [`logging`], [`files`]: the log; how many files the process may open
 //! - [`manual`]: completions and manual pages
@@ -53,6 +53,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Some(Command::Groups(args)) => commands::block_on(commands::groups::run(args)),
         Some(Command::Backup(args)) => commands::data::run_backup(&args),
         Some(Command::CheckData(args)) => commands::data::run_check(&args),
+        Some(Command::Repair(args)) => commands::data::run_repair(&args),
         Some(Command::Completions { shell }) => manual::completions(shell),
         Some(Command::Man { out }) => manual::pages(out.as_deref()),
     }

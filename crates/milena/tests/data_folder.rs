@@ -1,4 +1,4 @@
-//! `milena backup` and `milena check-data` as people use them.
+//! `milena backup`, `milena check-data` and `milena repair` as people use them.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -47,6 +47,45 @@ fn segments(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
+/// Spoils the file that holds those bytes, within them.
+fn damage(data: &Path, payload: &[u8]) -> PathBuf {
+    for segment in segments(data) {
+        let mut bytes = std::fs::read(&segment).unwrap();
+        if let Some(at) = bytes.windows(payload.len()).position(|window| window == payload) {
+            bytes[at] ^= 0xff;
+            std::fs::write(&segment, &bytes).unwrap();
+            return segment;
+        }
+    }
+    panic!("the payload is in no segment");
+}
+
+#[test]
+fn a_repaired_folder_serves_everything_but_the_damaged_record() {
+    let mut server = ChildServer::start(MILENA);
+    let data = server.folder().join("data");
+    for payload in ["payload-a\n", "payload-b\n", "payload-c\n"] {
+        run(&server, &["produce", "orders"], payload);
+    }
+    server.stop();
+    damage(&data, b"payload-b");
+    let repair = ["repair", "--data-dir", &data.display().to_string()];
+    let text = run(&server, &repair, "");
+    assert!(text.contains("kafka/orders/0: the messages from offset 1 up to 2 are damaged"), "{text}");
+    assert!(text.contains("nothing was changed; give --execute"), "{text}");
+    let text = run(&server, &[&repair[..], &["--execute"]].concat(), "");
+    assert!(text.contains("1 repairs made"), "{text}");
+    assert_eq!(run(&server, &repair, ""), "nothing to repair\n");
+    let check = run(&server, &["check-data", "--data-dir", &data.display().to_string()], "");
+    assert!(check.contains("1 messages were cut out"), "{check}");
+    server.restart();
+    let lines = run(&server, &["consume", "orders", "--from-beginning", "-o"], "");
+    assert_eq!(lines, "0@0\tpayload-a\n0@2\tpayload-c\n");
+    assert_eq!(run(&server, &["consume", "orders", "--offset", "1"], ""), "payload-c\n");
+    run(&server, &["produce", "orders"], "payload-d\n");
+    assert_eq!(run(&server, &["consume", "orders", "--offset", "2"], ""), "payload-c\npayload-d\n");
+}
+
 #[test]
 fn a_backup_of_a_server_in_use_serves_records_offsets_and_configs() {
     let server = ChildServer::start(MILENA);
@@ -74,18 +113,15 @@ fn a_check_finds_the_damaged_place_and_needs_the_folder_for_itself() {
     let mut server = ChildServer::start(MILENA);
     let data = server.folder().join("data");
     let check = ["check-data", "--data-dir", &data.display().to_string()];
-    run(&server, &["produce", "orders"], "a\n");
-    run(&server, &["produce", "orders"], "b\n");
+    for payload in ["payload-a\n", "payload-b\n"] {
+        run(&server, &["produce", "orders"], payload);
+    }
     let (ok, text) = said(&server.run(&check, ""));
     assert!(!ok && text.contains("in use by another process"), "{text}");
     server.stop();
     let text = run(&server, &check, "");
     assert!(text.contains(" topics, ") && text.contains(" messages, "), "{text}");
-    // The records are in the largest file.
-    let segment = segments(&data).into_iter().max_by_key(|path| path.metadata().unwrap().len()).unwrap();
-    let mut bytes = std::fs::read(&segment).unwrap();
-    bytes[40 + 64 + 3] ^= 0xff;
-    std::fs::write(&segment, &bytes).unwrap();
+    let segment = damage(&data, b"payload-a");
     let (ok, text) = said(&server.run(&check, ""));
     assert!(!ok, "{text}");
     assert!(text.contains("are damaged") && text.contains(&segment.display().to_string()), "{text}");

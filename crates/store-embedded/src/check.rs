@@ -28,6 +28,8 @@ pub struct CheckReport {
     pub entries: u64,
     /// Messages in whole entries.
     pub messages: u64,
+    /// Messages that a repair cut out.
+    pub cut_out: u64,
     /// Bytes of all segment files.
     pub bytes: u64,
     /// What is wrong, in the order of the files.
@@ -170,6 +172,7 @@ fn check_segment(
     let mut scanner = Scanner::new(&*file, header.nonce, first, size);
     loop {
         match scanner.step().map_err(unreadable)? {
+            Step::Entry { header, .. } if header.is_hole() => report.cut_out += u64::from(header.count),
             Step::Entry { header, .. } => {
                 report.entries += 1;
                 report.messages += u64::from(header.count);

@@ -20,7 +20,7 @@
 //! bytes  8..12  u32   CRC-32C of all bytes from 12 on, frames included
 //! bytes 12..16  u32   bytes of frames L
 //! bytes 16..20  u32   number of frames
-//! byte  20      u8    codec, 0 = frames as they are
+//! byte  20      u8    codec, 0 = frames as they are, 255 = a hole: no frames, its messages were cut out by a repair
 //! bytes 21..24        zero
 //! bytes 24..32  u64   offset of the first frame
 //! bytes 32..40  u64   append time, microseconds since the Unix epoch
@@ -60,6 +60,8 @@ pub(crate) const ENTRY_FRAME_BYTES_MAX: usize = 256 * 1024 * 1024;
 
 const SEGMENT_MAGIC: [u8; 8] = *b"MilenaSg";
 const ENTRY_MAGIC: [u8; 4] = *b"MEnt";
+/// Codec of an entry that stands for messages which a repair cut out; it has no frames.
+pub(crate) const HOLE: u8 = 255;
 /// First byte that the checksum of an entry covers.
 const ENTRY_CRC_FROM: usize = 12;
 
@@ -127,6 +129,11 @@ pub(crate) enum HeaderError {
 }
 
 impl SegmentHeader {
+    /// Of a segment none of whose entries can be found any more.
+    pub(crate) fn unmarked(base_offset: u64) -> Self {
+        Self { nonce: 0, base_offset, durable_end: 0 }
+    }
+
     pub(crate) fn encode(&self) -> [u8; SEGMENT_HEADER_BYTES] {
         let head = Fields::<36>::new()
             .put(&SEGMENT_MAGIC)
@@ -190,6 +197,27 @@ impl EntryHeader {
             .done();
         let crc = crc32c(&[&body, frames]);
         Fields::new().put(&ENTRY_MAGIC).put(&self.nonce.to_le_bytes()).put(&crc.to_le_bytes()).put(&body).done()
+    }
+
+    /// An entry for `count` messages that are no longer there. Its times are the smallest, so that no search by time
+    /// stops at it.
+    pub(crate) fn hole(nonce: u32, base_offset: u64, count: u32) -> Self {
+        Self {
+            nonce,
+            frame_bytes: 0,
+            count,
+            codec: HOLE,
+            base_offset,
+            append_micros: 0,
+            time_min: 0,
+            time_max: 0,
+            durable_end: 0,
+        }
+    }
+
+    /// True for an entry that stands for messages which were cut out.
+    pub(crate) fn is_hole(&self) -> bool {
+        self.codec == HOLE && self.frame_bytes == 0
     }
 
     /// The header as it stands; the checksum is not looked at. `None` when the bytes do not start an entry of that

@@ -17,6 +17,7 @@
 //! - `store`, `catalog`, `folder`: topics, and the files at the top of the data folder
 //! - `backup`: [`backup`](fn@backup), a copy of a folder, in use or not
 //! - `check`: [`check_data`], every checksum of a folder that is not in use
+//! - `repair`: [`repair_data`], which cuts damaged messages out
 //! - `partition`: appends, reads, flushes, recovery
 //! - `segment`, `format`, `index`, `scan`: one segment file and its bytes
 //! - `fs`: the file-system layer; `handles` and `pool` bound open files and reuse buffers
@@ -43,6 +44,7 @@ mod index;
 mod limits;
 mod partition;
 mod pool;
+mod repair;
 mod scan;
 mod segment;
 mod store;
@@ -55,6 +57,7 @@ pub use check::{CheckReport, Problem, check_data};
 pub use config::{Clock, EmbeddedConfig, system_clock};
 pub use engine::EmbeddedStore;
 pub use folder::OpenError;
+pub use repair::{Repair, RepairKind, RepairReport, repair_data};
 
 /// Opens (or creates) the store and recovers it. Blocking; call it off the async threads.
 ///

@@ -1,12 +1,13 @@
-//! `milena check-data` and `milena backup`: work on the data folder itself, not through a server.
+//! `milena check-data`, `milena repair` and `milena backup`: work on the data folder itself, not through a server.
 
 use std::path::PathBuf;
+use std::time::SystemTime;
 
 use clap::Args;
-use milena_store_embedded::{CheckReport, backup, check_data};
+use milena_store_embedded::{CheckReport, backup, check_data, repair_data};
 
 use crate::config::{Assignment, MEMORY, Sources, load};
-use crate::failure::{Failure, print};
+use crate::failure::{Failure, note, print};
 
 /// Problems that are printed; what is wrong with one segment is often wrong with many.
 const PROBLEMS_SHOWN: usize = 1_000;
@@ -48,6 +49,16 @@ pub(crate) struct CheckArgs {
     folder: FolderArgs,
 }
 
+/// `milena repair`.
+#[derive(Debug, Args)]
+pub(crate) struct RepairArgs {
+    /// Do it; without this it is only shown
+    #[arg(long)]
+    execute: bool,
+    #[command(flatten)]
+    folder: FolderArgs,
+}
+
 /// `milena backup`.
 #[derive(Debug, Args)]
 pub(crate) struct BackupArgs {
@@ -70,6 +81,26 @@ pub(crate) fn run_check(args: &CheckArgs) -> Result<(), Failure> {
     }
     let damaged = report.problems.iter().filter(|problem| !problem.torn_tail).count();
     Err(Failure::Failed(format!("{damaged} places of {} are damaged", folder.display())))
+}
+
+pub(crate) fn run_repair(args: &RepairArgs) -> Result<(), Failure> {
+    let folder = args.folder.folder()?;
+    let time = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
+    let report = repair_data(&folder, args.execute, &time).map_err(|error| Failure::Failed(error.to_string()))?;
+    print(&report.repairs.iter().map(|repair| format!("{repair}\n")).collect::<String>())?;
+    let left = report.left();
+    match (report.repairs.len() - left, args.execute) {
+        (0, _) => print("nothing to repair\n")?,
+        (done, true) => print(&format!(
+            "{done} repairs made; the files are kept as they were in {}\n",
+            folder.join("repaired").display()
+        ))?,
+        (_, false) => note("nothing was changed; give --execute to do it"),
+    }
+    if left > 0 {
+        return Err(Failure::Failed(format!("{left} damaged places cannot be repaired but from a backup")));
+    }
+    Ok(())
 }
 
 pub(crate) fn run_backup(args: &BackupArgs) -> Result<(), Failure> {
@@ -109,10 +140,13 @@ fn text(report: &CheckReport) -> String {
     if let Some(more) = report.problems.len().checked_sub(PROBLEMS_SHOWN).filter(|more| *more > 0) {
         let _ = writeln!(text, "and {more} more");
     }
-    let CheckReport { topics, partitions, segments, entries, messages, bytes, .. } = report;
+    let CheckReport { topics, partitions, segments, entries, messages, bytes, cut_out, .. } = report;
     let _ = writeln!(
         text,
         "{topics} topics, {partitions} partitions, {segments} segments, {entries} entries, {messages} messages, {bytes} bytes read"
     );
+    if *cut_out > 0 {
+        let _ = writeln!(text, "{cut_out} messages were cut out by earlier repairs");
+    }
     text
 }

@@ -4,7 +4,7 @@
 //! - [`produce`]: lines of standard input become records
 //! - [`consume`]: records become lines of standard output
 //! - [`groups`], [`reset`]: list, describe, delete consumer groups; set where they go on
-//! - [`data`]: check and copy a data folder
+//! - [`data`]: check, repair and copy a data folder
 //! - [`record_line`]: the JSON form that both speak, exact for any record
 
 pub(crate) mod consume;

@@ -80,7 +80,7 @@ impl Partition {
                 Err(fault) => return Err(fault),
             }
             if reading.full || reading.want >= reading.end || next != Some(reading.want) {
-                if reading.entries.is_empty() && !reading.full {
+                if reading.entries.is_empty() && !reading.full && reading.want < reading.end {
                     return Err(self.missing(reading.want).into());
                 }
                 return Ok(());
@@ -172,7 +172,7 @@ impl Partition {
         loop {
             let before = scanner.place();
             match scanner.step().map_err(unreadable)? {
-                Step::Entry { header, .. } if header.codec != 0 => {
+                Step::Entry { header, .. } if header.codec != 0 && !header.is_hole() => {
                     let context = format!("{path}: codec {} at offset {} is not known", header.codec, before.offset);
                     return Err(StoreError::Broken { context }.into());
                 }
@@ -235,16 +235,20 @@ impl Reading {
                 return if at == 0 { Parsed::NeedsBytes(header.entry_bytes()) } else { Parsed::All };
             };
             if wanted {
-                if !entry_is_sound(entry) || header.codec != 0 {
+                let is_hole = header.is_hole();
+                if !entry_is_sound(entry) || (header.codec != 0 && !is_hole) {
                     return Parsed::Damaged;
                 }
                 let frames_from = at + ENTRY_HEADER_BYTES;
-                self.entries.push(Entry {
-                    base_offset: header.base_offset,
-                    count: header.count,
-                    append_time_micros: header.append_micros,
-                    frames: block.slice(frames_from..at + header.entry_bytes()),
-                });
+                // The next entry is the answer to whoever asks for a message that was cut out.
+                if !is_hole {
+                    self.entries.push(Entry {
+                        base_offset: header.base_offset,
+                        count: header.count,
+                        append_time_micros: header.append_micros,
+                        frames: block.slice(frames_from..at + header.entry_bytes()),
+                    });
+                }
                 self.left = self.left.saturating_sub(header.frame_bytes as usize);
                 self.want = header.end_offset();
             }

@@ -7,6 +7,7 @@ mod crash_run;
 mod crashes;
 mod damage;
 mod faults;
+mod repair;
 mod time_and_space;
 
 /// Deliberate mistakes, for the tests that show that mistakes are noticed.

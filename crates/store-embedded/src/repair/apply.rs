@@ -1,0 +1,103 @@
+//! Does what a plan says.
+
+use std::fs;
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use milena_store::StoreError;
+
+use super::Repair;
+use super::plan::{Cut, Plan, SegmentPlan};
+use crate::fault::failed;
+use crate::format::{EntryHeader, SegmentHeader};
+use crate::fs::real::RealFs;
+use crate::fs::{Fs, TEMPORARY_SUFFIX, remove_if_there};
+use crate::partition::save_start;
+use crate::segment::INDEX_SUFFIX;
+
+/// Folder for files as they were.
+const KEPT: &str = "repaired";
+/// One line for each repair.
+const LOG: &str = "repairs.log";
+
+/// Repairs one partition; the log is written first, so that no change goes without its line.
+pub(super) fn apply(root: &Path, dir: &Path, plan: &Plan, repairs: &[Repair], time: &str) -> Result<(), StoreError> {
+    log(root, repairs, time).map_err(|error| failed(format_args!("writing {LOG}"), &error))?;
+    for segment in &plan.segments {
+        if let Some(header) = segment.header.filter(|_| segment.new_head || !segment.cuts.is_empty()) {
+            let path = segment.path.display();
+            rewrite(root, dir, segment, header).map_err(|error| failed(format_args!("repairing {path}"), &error))?;
+        }
+    }
+    if let Some((_, start)) = plan.new_start {
+        save_start(&RealFs, dir, start)?;
+    }
+    Ok(())
+}
+
+fn log(root: &Path, repairs: &[Repair], time: &str) -> io::Result<()> {
+    let mut file = fs::OpenOptions::new().create(true).append(true).open(root.join(LOG))?;
+    for repair in repairs.iter().filter(|repair| !repair.is_left()) {
+        writeln!(file, "{time} {repair}")?;
+    }
+    file.sync_all()?;
+    RealFs.sync_dir(root)
+}
+
+/// Writes the segment anew beside itself and then gives it the name, so that a crash leaves one of both.
+fn rewrite(root: &Path, dir: &Path, plan: &SegmentPlan, header: SegmentHeader) -> io::Result<()> {
+    let mut temporary = plan.path.clone().into_os_string();
+    temporary.push(TEMPORARY_SUFFIX);
+    let temporary = PathBuf::from(temporary);
+    remove_if_there(&RealFs, &temporary)?;
+    let mut from = fs::File::open(&plan.path)?;
+    let mut to = fs::OpenOptions::new().write(true).create_new(true).open(&temporary)?;
+    to.write_all(&header.encode())?;
+    let mut position = crate::format::SEGMENT_HEADER_BYTES as u64;
+    for cut in &plan.cuts {
+        copy(&mut from, &mut to, position, cut.from.position)?;
+        holes(&mut to, &header, cut)?;
+        position = cut.to.position;
+    }
+    copy(&mut from, &mut to, position, plan.end)?;
+    to.sync_all()?;
+    keep(root, dir, &plan.path)?;
+    // Its index tells other positions; it is made anew.
+    remove_if_there(&RealFs, &plan.path.with_extension(INDEX_SUFFIX.trim_start_matches('.')))?;
+    fs::rename(&temporary, &plan.path)?;
+    RealFs.sync_dir(dir)
+}
+
+fn copy(from: &mut fs::File, to: &mut fs::File, start: u64, end: u64) -> io::Result<()> {
+    from.seek(SeekFrom::Start(start))?;
+    let bytes = end.saturating_sub(start);
+    let copied = io::copy(&mut from.take(bytes), to)?;
+    if copied == bytes { Ok(()) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
+}
+
+/// Entries without frames for the offsets of the cut; one, unless it is of billions.
+fn holes(to: &mut fs::File, segment: &SegmentHeader, cut: &Cut) -> io::Result<()> {
+    let mut offset = cut.from.offset;
+    while offset < cut.to.offset {
+        let count = u32::try_from(cut.to.offset - offset).unwrap_or(u32::MAX);
+        to.write_all(&EntryHeader::hole(segment.nonce, offset, count).encode(&[]))?;
+        offset += u64::from(count);
+    }
+    Ok(())
+}
+
+/// Gives the file a second name in the folder of kept ones: `<stream>-<topic>-<partition>-<file>`, numbered when it was
+/// repaired before.
+fn keep(root: &Path, dir: &Path, path: &Path) -> io::Result<()> {
+    let kept = root.join(KEPT);
+    fs::create_dir_all(&kept)?;
+    let parts = dir.strip_prefix(root).unwrap_or(dir).iter().chain(path.file_name());
+    let name = parts.map(|part| part.to_string_lossy()).collect::<Vec<_>>().join("-");
+    for number in 1..=u32::MAX {
+        match fs::hard_link(path, kept.join(format!("{name}.{number}"))) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            other => return other.and_then(|()| RealFs.sync_dir(&kept)).and_then(|()| RealFs.sync_dir(root)),
+        }
+    }
+    Err(io::ErrorKind::AlreadyExists.into())
+}
