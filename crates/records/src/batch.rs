@@ -11,6 +11,8 @@ const LENGTH_END: usize = 12;
 const CRC_COVER_START: usize = 21;
 /// Where the format number lies, in message sets of every format.
 const MAGIC_AT: usize = 16;
+/// Where the producer id lies.
+const PRODUCER_ID_AT: usize = 43;
 /// The only format there is since 2017 (KIP-98).
 const MAGIC: u8 = 2;
 
@@ -194,6 +196,13 @@ pub(crate) fn split_batch(records: &[u8]) -> Result<(RawBatch<'_>, &[u8]), Split
     Ok((RawBatch { base_offset, header, payload, crc, covered }, rest))
 }
 
+/// Producer id that the bytes of a batch claim, without a check of anything else; `None` when there is none.
+#[must_use]
+pub fn peek_producer_id(bytes: &[u8]) -> Option<u64> {
+    let (id, _) = bytes.get(PRODUCER_ID_AT..)?.split_first_chunk()?;
+    u64::try_from(i64::from_be_bytes(*id)).ok()
+}
+
 fn decode_header(bytes: &[u8; BATCH_HEADER_BYTES]) -> Option<(u32, BatchHeader)> {
     let (crc, rest) = take_i32(bytes.get(MAGIC_AT + 1..)?)?;
     let (attributes, rest) = take_i16(rest)?;
@@ -322,7 +331,7 @@ pub(crate) fn finish_batch(out: &mut [u8], start: usize, header: &HeaderFields) 
     put(batch, 23, fields.last_offset_delta.to_be_bytes());
     put(batch, 27, fields.base_timestamp.to_be_bytes());
     put(batch, 35, fields.max_timestamp.to_be_bytes());
-    put(batch, 43, fields.producer_id.to_be_bytes());
+    put(batch, PRODUCER_ID_AT, fields.producer_id.to_be_bytes());
     put(batch, 51, fields.producer_epoch.to_be_bytes());
     put(batch, 53, fields.base_sequence.to_be_bytes());
     put(batch, 57, fields.records_count.to_be_bytes());

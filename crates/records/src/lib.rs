@@ -30,7 +30,7 @@ mod stored;
 pub mod user_headers;
 mod varint;
 
-pub use batch::{BatchHeader, BatchLimits, CheckedBatch, Refusal, check_batch};
+pub use batch::{BatchHeader, BatchLimits, CheckedBatch, Refusal, check_batch, peek_producer_id};
 pub use compress::{Budget, Codec};
 pub use fetch::{Encoded, FetchOptions, TimestampType, encode_entries, record_timestamp_ms};
 pub use message_id::{MessageIds, ProducerSequence};

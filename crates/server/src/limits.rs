@@ -47,10 +47,10 @@ pub struct Limits {
     pub error_text_bytes: usize,
     /// Partitions held by all fetch sessions: about 200 bytes each. Passed: the answer has no session.
     pub fetch_session_partitions: usize,
-    /// Messages read from the end of a partition to find its producers after a restart, enough for the last five batches
-    /// of each recent one. Passed: producers further back are not known, and accepted as they come.
+    /// Messages read from the end of a partition to find its producers, after a restart or when others appended: enough for
+    /// the last five batches of each recent one. Passed: producers further back are not known, and accepted as they come.
     pub dedup_tail_messages: u64,
-    /// Bytes read for the same purpose, once per partition. Passed: likewise.
+    /// Bytes read for the same purpose. Passed: likewise.
     pub dedup_tail_bytes: usize,
     /// How long an append whose outcome was lost may still sit in the store's queue. Passed without a trace of it: the
     /// batch is sent again.

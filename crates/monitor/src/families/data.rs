@@ -51,6 +51,11 @@ fn write_produce(broker: &Broker, families: &mut Families<'_>) -> fmt::Result {
         metrics.doubled.get(),
     )?;
     families.counter(
+        "milena_produce_tail_reads_total",
+        "Times that the end of a log was read to learn what producers stored in it.",
+        metrics.tail_reads.get(),
+    )?;
+    families.counter(
         "milena_produce_rebuilt_producers_total",
         "Idempotent producers that were found in the tails of logs.",
         metrics.rebuilt_producers.get(),

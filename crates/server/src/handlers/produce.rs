@@ -10,17 +10,19 @@
 //! - Transactions do not exist: a transactional id is refused with a code that is fatal to the Java producer, since the
 //!   others would be retried for ever.
 //! - Requests that are large, or compressed and not small, are decoded and mapped off the async threads, and large answers are encoded there.
-//! - `current_leader` and `node_endpoints` (v10) are left out: this server leads every partition that it knows.
+//! - `current_leader` and `node_endpoints` (v10) are left out: every gateway takes batches for every partition.
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use milena_wire::kafka_protocol::ResponseError;
 use milena_wire::kafka_protocol::messages::produce_request::TopicProduceData;
 use milena_wire::kafka_protocol::messages::{ApiKey, ProduceRequest};
 use milena_wire::{WireError, decode_request, encode_response};
 
+use crate::Broker;
 use crate::dispatch::{Api, Outcome, Request};
-use crate::produce::request::{Plan, is_heavy};
+use crate::produce::request::{Mapped, Plan, is_heavy};
 use crate::topics::{Topic, TopicDirectory};
 
 /// Table entry.
@@ -40,27 +42,13 @@ const INLINE_PARTITIONS: usize = 1_000;
 
 async fn produce(request: Request) -> Outcome {
     let Request { context, correlation_id, version, body } = request;
-    let produce = context.broker.produce.clone();
-    let broker = Arc::clone(&context.broker);
-    let plan_here = {
-        let (produce, broker) = (produce.clone(), Arc::clone(&broker));
-        move |decoded| Plan::new(&produce, &|topic| find(&broker.topics, version, topic), decoded, version)
-    };
-    let plan = if body.len() > INLINE_BODY_BYTES {
-        produce.map_elsewhere(move || Ok(plan_here(decode_request(body, version)?))).await
-    } else {
-        match decode_request::<ProduceRequest>(body, version) {
-            Ok(decoded) if is_heavy(&decoded) => produce.map_elsewhere(move || Ok(plan_here(decoded))).await,
-            Ok(decoded) => Ok(plan_here(decoded)),
-            Err(error) => Err(error),
-        }
-    };
-    let plan = match plan {
+    let broker = &context.broker;
+    let plan = match plan(Mapping { broker: Arc::clone(broker), version }, body).await {
         Ok(plan) => plan,
         Err(error) => return Outcome::Close(error),
     };
     let (silent, partitions) = (plan.is_silent(), plan.partitions());
-    let response = plan.run(&produce).await;
+    let response = plan.run(&broker.produce).await;
     broker.metrics.requests.note_errors(ApiKey::Produce as i16, &response);
     if silent {
         return Outcome::Silent;
@@ -75,6 +63,49 @@ async fn produce(request: Request) -> Outcome {
     match encoded {
         Ok(frame) => Outcome::Reply(frame),
         Err(error) => Outcome::Close(error),
+    }
+}
+
+async fn plan(mapping: Mapping, body: Bytes) -> Result<Plan, WireError> {
+    let (produce, again) = (mapping.broker.produce.clone(), mapping.clone());
+    let mapped = if body.len() > INLINE_BODY_BYTES {
+        produce.map_elsewhere(move || Ok(mapping.map_known(decode_request(body, mapping.version)?))).await?
+    } else {
+        let request = decode_request::<ProduceRequest>(body, mapping.version)?;
+        if is_heavy(&request) {
+            produce.map_elsewhere(move || Ok(mapping.map_known(request))).await?
+        } else {
+            mapping.map_known(request)
+        }
+    };
+    match mapped {
+        Mapped::Whole(plan) => Ok(plan),
+        Mapped::Strangers { ids, request } => {
+            produce.learn_ids(&ids).await;
+            let mapped = produce.map_elsewhere(move || Ok(Mapped::Whole(again.map(*request)))).await?;
+            mapped.into_plan().ok_or_else(|| WireError::Malformed("mapped to nothing".to_owned()))
+        }
+    }
+}
+
+/// What it takes to map a request.
+#[derive(Clone)]
+struct Mapping {
+    broker: Arc<Broker>,
+    version: i16,
+}
+
+impl Mapping {
+    fn map(&self, request: ProduceRequest) -> Plan {
+        let lookup = |topic: &TopicProduceData| find(&self.broker.topics, self.version, topic);
+        Plan::new(&self.broker.produce, &lookup, request, self.version)
+    }
+
+    fn map_known(&self, request: ProduceRequest) -> Mapped {
+        match self.broker.produce.unknown_ids(&request) {
+            ids if ids.is_empty() => Mapped::Whole(self.map(request)),
+            ids => Mapped::Strangers { ids, request: Box::new(request) },
+        }
     }
 }
 
@@ -93,7 +124,6 @@ mod tests {
     use std::collections::BTreeMap;
     use std::net::SocketAddr;
 
-    use bytes::Bytes;
     use milena_records::Codec;
     use milena_records::client::{Record, build_batch};
     use milena_store::testing::MemoryStore;
@@ -104,10 +134,10 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
+    use crate::ServerConfig;
     use crate::dispatch::{Connection, Context};
     use crate::lifecycle::Lifecycle;
     use crate::listener::Bound;
-    use crate::{Broker, ServerConfig};
 
     async fn broker() -> Arc<Broker> {
         let config = ServerConfig { show_internal_topics: true, ..ServerConfig::default() };

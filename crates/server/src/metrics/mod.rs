@@ -87,6 +87,8 @@ pub struct ProduceMetrics {
     pub in_doubt: Counter,
     /// Copies that landed although they had been given up (`produce_doubled_total`).
     pub doubled: Counter,
+    /// Times that the end of a log was read to learn what producers stored in it.
+    pub tail_reads: Counter,
     /// Producers found in the tails of logs.
     pub rebuilt_producers: Counter,
 }

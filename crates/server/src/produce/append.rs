@@ -10,11 +10,10 @@ use milena_records::ProducerSequence;
 use milena_store::{AppendBatch, Appended, PartitionRef, ReadLimit, StoreError};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
+use super::Shared;
 use super::dedup::{Batch, Decision, Doubt};
 use super::partition::Partition;
 use super::scan::Scan;
-use super::tail::{TailLimit, instant_of, read_tail};
-use super::{Shared, wall_clock_micros};
 
 /// First pause between two looks for a lost append, and the longest one.
 const LOOK_PAUSE: Duration = Duration::from_millis(10);
@@ -118,11 +117,12 @@ impl Shared {
         sequence: &Batch,
         deadline: Instant,
     ) -> Result<Stored, AppendError> {
-        if self.must_know_tail(sequence.producer_id) {
-            self.rebuild(partition).await?;
-        }
         let mut sent_from = None;
+        // A client that was told of a batch by another gateway goes on behind it here, perhaps sooner than the store says that
+        // it is there.
+        let mut arrived = self.settings.shared.then(Instant::now);
         loop {
+            self.know(partition, sequence).await?;
             let now = Instant::now().into_std();
             let decision = partition.table.lock().decide(sequence, now);
             match decision {
@@ -130,6 +130,9 @@ impl Shared {
                 Decision::Duplicate(offset) => {
                     self.metrics.duplicates.add(1);
                     return Ok(self.stored_before(partition, prepared, offset).await);
+                }
+                Decision::OutOfSequence if let Some(arrived) = arrived.take() => {
+                    self.know_before(partition, arrived).await?;
                 }
                 Decision::OutOfSequence => {
                     self.metrics.out_of_sequence.add(1);
@@ -145,8 +148,9 @@ impl Shared {
                     }
                     let from = sent_from.unwrap_or_else(|| partition.known_end());
                     partition.table.lock().begin(sequence, from, now);
+                    let sent = Instant::from_std(now);
                     let result = self.store.append(&partition.at, prepared.batch.clone()).await;
-                    if let Some(answer) = self.settle(partition, prepared, sequence, result, sent_from).await {
+                    if let Some(answer) = self.settle(partition, prepared, sequence, result, (sent, sent_from)).await {
                         return answer;
                     }
                     sent_from = Some(from);
@@ -162,7 +166,7 @@ impl Shared {
         prepared: &Prepared,
         sequence: &Batch,
         result: Result<Appended, StoreError>,
-        sent_from: Option<u64>,
+        (sent, sent_from): (Instant, Option<u64>),
     ) -> Option<Result<Stored, AppendError>> {
         let producer_id = sequence.producer_id;
         match result {
@@ -170,12 +174,14 @@ impl Shared {
                 self.count(prepared);
                 let offset = self.offset_of(partition, prepared, &appended).await;
                 if let Some(offset) = offset {
-                    partition.table.lock().landed(sequence, offset, Instant::now().into_std());
-                    partition.saw_end(offset.saturating_add(u64::from(prepared.batch.count)));
+                    let copies = partition.table.lock().landed(sequence, offset, Instant::now().into_std());
+                    self.metrics.doubled.add(u64::from(copies));
+                    self.saw(partition, offset, prepared.batch.count, sent);
                 } else {
                     partition.table.lock().forget(producer_id);
                 }
-                if let Some(from) = sent_from {
+                // Shared partitions are read whole, and copies are counted there.
+                if let Some(from) = sent_from.filter(|_| !self.settings.shared) {
                     self.count_copies(partition, prepared.first_id, from).await;
                 }
                 Some(Ok(stored(&appended, offset)))
@@ -193,6 +199,15 @@ impl Shared {
         }
     }
 
+    /// Notes where an append that was sent at `sent` landed.
+    fn saw(&self, partition: &Partition, offset: u64, count: u32, sent: Instant) {
+        let end = offset.saturating_add(u64::from(count));
+        partition.saw_end(end);
+        if self.settings.shared {
+            partition.known.lock().landed(offset, end, sent);
+        }
+    }
+
     /// Finds out whether the batch in doubt landed, and notes it; the producer is closed until then.
     ///
     /// A request that was cut off can still sit in the engine's queue, so "it is not there" counts only after the
@@ -205,7 +220,8 @@ impl Shared {
         let id = message_id(&doubt.batch);
         match self.look(partition, id, doubt.from, grace_end, deadline).await? {
             Some(offset) => {
-                partition.table.lock().landed(&doubt.batch, offset, Instant::now().into_std());
+                let copies = partition.table.lock().landed(&doubt.batch, offset, Instant::now().into_std());
+                self.metrics.doubled.add(u64::from(copies));
                 partition.saw_end(offset.saturating_add(u64::from(doubt.batch.span.count)));
             }
             None => partition.table.lock().not_applied(producer_id),
@@ -260,13 +276,14 @@ impl Shared {
             let from = sent_from.unwrap_or_else(|| partition.known_end());
             // A store that never answers would hold the connection, and with it all that the client sends behind this. The
             // append may still land, as after any time-out.
+            let sent = Instant::now();
             let append = self.store.append(&partition.at, prepared.batch.clone());
             match timeout_at(deadline, append).await.map_err(|_| AppendError::TimedOut)? {
                 Ok(appended) => {
                     self.count(prepared);
                     let offset = self.offset_of(partition, prepared, &appended).await;
                     if let Some(offset) = offset {
-                        partition.saw_end(offset.saturating_add(u64::from(prepared.batch.count)));
+                        self.saw(partition, offset, prepared.batch.count, sent);
                     }
                     if let Some(from) = sent_from {
                         self.count_copies(partition, prepared.first_id, from).await;
@@ -326,39 +343,6 @@ impl Shared {
             append_time_micros = entries.first().map(|entry| entry.append_time_micros);
         }
         Stored { base_offset: Some(offset), append_time_micros, log_start }
-    }
-
-    /// True when the log may know more of a producer than this process: it was given out by another gateway, or
-    /// before a restart. A producer that began here has written nothing that was not seen here.
-    fn must_know_tail(&self, producer_id: u64) -> bool {
-        self.limits.foreign_writers || !self.ids.began_here(producer_id)
-    }
-
-    async fn rebuild(&self, partition: &Partition) -> Result<(), StoreError> {
-        partition
-            .rebuilt
-            .get_or_try_init(|| async {
-                let limit = TailLimit {
-                    messages: self.settings.tail_messages,
-                    bytes: self.settings.tail_bytes,
-                    age: self.settings.expiration,
-                };
-                let now_micros = wall_clock_micros();
-                let ours = |producer_id| self.ids.was_given_out(producer_id);
-                let tail = read_tail(&*self.store, &partition.at, limit, now_micros, &ours).await?;
-                partition.saw_end(tail.end);
-                self.metrics.doubled.add(tail.doubled);
-                self.metrics.rebuilt_producers.add(tail.producers.len() as u64);
-                let now = Instant::now().into_std();
-                let mut table = partition.table.lock();
-                for producer in tail.producers {
-                    let used_at = instant_of(producer.append_time_micros, now_micros, now);
-                    table.adopt(producer.producer_id, producer.epoch, producer.runs, used_at, now);
-                }
-                Ok(())
-            })
-            .await
-            .copied()
     }
 }
 

@@ -78,6 +78,29 @@ struct Producer {
     turn: Turn,
 }
 
+impl Producer {
+    /// The newest epoch counts, with what is stored in it.
+    fn replay(&mut self, batch: &Batch, offset: u64) -> u32 {
+        if batch.epoch < self.epoch {
+            return 0;
+        }
+        if batch.epoch > self.epoch {
+            self.epoch = batch.epoch;
+            self.runs = Runs::expecting(batch.span.first);
+        }
+        self.runs.replay(batch.span, offset)
+    }
+}
+
+/// What came of reading a batch in the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Read {
+    /// Its producer was not known.
+    pub is_new: bool,
+    /// How many of its records are known to be stored elsewhere too.
+    pub copies: u32,
+}
+
 /// When a producer was last used; the number tells apart what happened at the same instant.
 type Turn = (Instant, u64);
 
@@ -170,15 +193,12 @@ impl Table {
         }
     }
 
-    /// Notes that `batch` is stored from `offset` on.
-    pub fn landed(&mut self, batch: &Batch, offset: u64, now: Instant) {
+    /// Notes that `batch` is stored from `offset` on. Answers how many of its records are stored elsewhere too, which is so
+    /// when another gateway stored it at the same time.
+    pub fn landed(&mut self, batch: &Batch, offset: u64, now: Instant) -> u32 {
         let producer = self.touch(batch, now);
         producer.doubt = None;
-        if batch.epoch != producer.epoch {
-            producer.epoch = batch.epoch;
-            producer.runs = Runs::expecting(batch.span.first);
-        }
-        producer.runs.push(batch.span, offset);
+        producer.replay(batch, offset)
     }
 
     /// Notes that the batch of this producer was not stored, and never will be.
@@ -195,17 +215,26 @@ impl Table {
         }
     }
 
-    /// Takes over what the log says of a producer, unless it is known here already: what was seen happen beats what
-    /// was read.
-    pub fn adopt(&mut self, producer_id: u64, epoch: u16, runs: Runs, used_at: Instant, now: Instant) {
-        let expired = now.saturating_duration_since(used_at) >= self.expiration;
-        if expired || self.producers.contains_key(&producer_id) {
-            return;
+    /// Takes note of what the log says: `batch` lies at `offset` and was stored at `used_at`. May be told again of what is
+    /// known.
+    pub fn read(&mut self, batch: &Batch, offset: u64, used_at: Instant, now: Instant) -> Read {
+        if now.saturating_duration_since(used_at) >= self.expiration {
+            return Read::default();
         }
-        self.make_room();
-        let turn = self.next_turn(used_at);
-        self.turns.insert(turn, producer_id);
-        self.producers.insert(producer_id, Producer { epoch, runs, doubt: None, turn });
+        let before = self.producers.get(&batch.producer_id).map(|producer| producer.turn.0);
+        let producer = self.touch(batch, before.map_or(used_at, |before| before.max(used_at)));
+        Read { is_new: before.is_none(), copies: producer.replay(batch, offset) }
+    }
+
+    /// Forgets who has nothing on its way to the store: what is known of them is not what the log says.
+    pub fn forget_all(&mut self) {
+        let turns = &mut self.turns;
+        self.producers.retain(|_, producer| {
+            if producer.doubt.is_none() {
+                turns.remove(&producer.turn);
+            }
+            producer.doubt.is_some()
+        });
     }
 
     /// Forgets producers that were not used for the expiration time.

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use milena_store::StoreError;
 use parking_lot::RwLock;
+use tokio::time::{Duration, Instant, sleep_until};
 
 /// Ids per block: one durable write for so many producers.
 const BLOCK: u64 = 1_000;
@@ -26,6 +27,11 @@ pub trait Marks: Send + Sync + 'static {
     /// End of the last block of every instance, as far as it was read: no counter of our own instance at or above it was
     /// ever given out.
     fn load(&self) -> MarksFuture<'_, HashMap<u16, u64>>;
+    /// The same as it is now, with what other instances took in the meantime; `None` when nothing changed. Of our own
+    /// instance it may tell less than [`Marks::load`].
+    fn follow(&self) -> MarksFuture<'_, Option<HashMap<u16, u64>>>;
+    /// How long a block may have been taken before [`Marks::follow`] tells of it.
+    fn age(&self) -> Duration;
     /// Makes the end of a new block durable. An error when a block was taken meanwhile that `load` did not tell of.
     fn store(&self, instance: u16, end: u64) -> MarksFuture<'_, ()>;
 }
@@ -55,6 +61,8 @@ pub struct ProducerIds {
     began: AtomicU64,
     next: AtomicU64,
     block_end: tokio::sync::Mutex<u64>,
+    /// When the marks of others were last asked for. One question at a time; whoever waited for it uses its answer.
+    asked: tokio::sync::Mutex<Option<Instant>>,
 }
 
 impl ProducerIds {
@@ -72,7 +80,44 @@ impl ProducerIds {
             began: AtomicU64::new(began),
             next: AtomicU64::new(began),
             block_end: tokio::sync::Mutex::new(began),
+            asked: tokio::sync::Mutex::new(None),
         })
+    }
+
+    /// Looks at what other gateways gave out, until all of these ids are known or are known to have been given out by nobody
+    /// before this was called.
+    ///
+    /// Ids that a client made up cost the same as others: calls that come at once share a look, and each look is one
+    /// question to the store as long as nobody takes a block. When the store does not answer, what was known stays.
+    pub async fn learn(&self, ids: &[u64]) {
+        let arrived = Instant::now();
+        // What is asked from then on is not answered with what was so before this call.
+        let needed = arrived + self.marks.age();
+        loop {
+            let mut asked = self.asked.lock().await;
+            let known = || ids.iter().all(|id| self.was_given_out(*id));
+            if known() || asked.is_some_and(|at| at >= needed) {
+                return;
+            }
+            let now = Instant::now();
+            if now < needed && asked.is_some_and(|at| at >= arrived) {
+                drop(asked);
+                sleep_until(needed).await;
+                continue;
+            }
+            match self.marks.follow().await {
+                Ok(Some(mut ends)) => {
+                    ends.remove(&self.instance);
+                    *self.others.write() = ends;
+                }
+                Ok(None) => {}
+                Err(error) => {
+                    tracing::debug!(%error, "the producer ids of other gateways could not be looked at");
+                    return;
+                }
+            }
+            *asked = Some(now);
+        }
     }
 
     /// A producer id that nobody had before. Never negative as an `i64`.
@@ -136,14 +181,26 @@ mod tests {
 
     use super::*;
 
+    const AGE: Duration = Duration::from_millis(5);
+
     #[derive(Default)]
     struct MemoryMarks {
         ends: parking_lot::Mutex<HashMap<u16, u64>>,
+        follows: AtomicU64,
     }
 
     impl Marks for MemoryMarks {
         fn load(&self) -> MarksFuture<'_, HashMap<u16, u64>> {
             Box::pin(async { Ok(self.ends.lock().clone()) })
+        }
+
+        fn follow(&self) -> MarksFuture<'_, Option<HashMap<u16, u64>>> {
+            self.follows.fetch_add(1, Ordering::Relaxed);
+            Box::pin(async { Ok(Some(self.ends.lock().clone())) })
+        }
+
+        fn age(&self) -> Duration {
+            AGE
         }
 
         fn store(&self, instance: u16, end: u64) -> MarksFuture<'_, ()> {
@@ -161,6 +218,12 @@ mod tests {
         fn load(&self) -> MarksFuture<'_, HashMap<u16, u64>> {
             self.0.load()
         }
+        fn follow(&self) -> MarksFuture<'_, Option<HashMap<u16, u64>>> {
+            self.0.follow()
+        }
+        fn age(&self) -> Duration {
+            self.0.age()
+        }
         fn store(&self, instance: u16, end: u64) -> MarksFuture<'_, ()> {
             self.0.store(instance, end)
         }
@@ -171,6 +234,12 @@ mod tests {
     impl Marks for Failing {
         fn load(&self) -> MarksFuture<'_, HashMap<u16, u64>> {
             Box::pin(async { Ok(HashMap::new()) })
+        }
+        fn follow(&self) -> MarksFuture<'_, Option<HashMap<u16, u64>>> {
+            Box::pin(async { Err(StoreError::Closed) })
+        }
+        fn age(&self) -> Duration {
+            Duration::ZERO
         }
         fn store(&self, _instance: u16, _end: u64) -> MarksFuture<'_, ()> {
             Box::pin(async { Err(StoreError::Closed) })
@@ -221,10 +290,9 @@ mod tests {
 
     #[tokio::test]
     async fn spent_ids_are_an_error_and_not_a_repetition() {
-        let ids =
-            ProducerIds::open(3, Box::new(MemoryMarks { ends: parking_lot::Mutex::new([(3, COUNTERS - 1)].into()) }))
-                .await
-                .unwrap();
+        let disk = Disk::default();
+        disk.store(3, COUNTERS - 1).await.unwrap();
+        let ids = open(3, &disk).await;
         assert!(ids.allocate().await.is_ok());
         assert_eq!(ids.allocate().await, Err(IdError::Spent { instance: 3 }));
     }
@@ -241,5 +309,48 @@ mod tests {
         let id = ids.allocate().await.unwrap();
         assert!(ids.was_given_out(id) && ids.began_here(id));
         assert!(!ids.began_here((1 << COUNTER_BITS) + 1));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn ids_that_another_gateway_gives_out_later_are_learned_when_they_are_met() {
+        let disk = Disk::default();
+        let (ours, theirs) = (open(0, &disk).await, open(1, &disk).await);
+        let id = theirs.allocate().await.unwrap();
+        assert!(!ours.was_given_out(id));
+        ours.learn(&[id]).await;
+        assert!(ours.was_given_out(id) && !ours.began_here(id));
+        ours.learn(&[id, id + 1]).await;
+        assert_eq!(disk.0.follows.load(Ordering::Relaxed), 1, "a block is learned once for all its ids");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn ids_that_nobody_gave_out_cost_two_looks_however_many_ask() {
+        let disk = Disk::default();
+        let ids = open(0, &disk).await;
+        let invented: Vec<_> = (0..100).map(|instance| instance << COUNTER_BITS | 5).collect();
+        let before = Instant::now();
+        futures_util::future::join_all(invented.iter().map(|id| ids.learn(std::slice::from_ref(id)))).await;
+        assert!(invented.iter().all(|id| !ids.was_given_out(*id)));
+        assert_eq!((disk.0.follows.load(Ordering::Relaxed), before.elapsed()), (2, AGE));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_that_may_be_older_than_the_question_is_not_the_last_word() {
+        let disk = Disk::default();
+        let ids = open(0, &disk).await;
+        let wanted = [1 << COUNTER_BITS];
+        let late = async {
+            tokio::time::sleep(AGE / 2).await;
+            disk.store(1, BLOCK).await.unwrap();
+        };
+        tokio::join!(ids.learn(&wanted), late);
+        assert!(ids.was_given_out(wanted[0]));
+    }
+
+    #[tokio::test]
+    async fn a_store_that_does_not_answer_leaves_ids_unknown() {
+        let ids = ProducerIds::open(0, Box::new(Failing)).await.unwrap();
+        ids.learn(&[1 << COUNTER_BITS]).await;
+        assert!(!ids.was_given_out(1 << COUNTER_BITS));
     }
 }

@@ -5,8 +5,9 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
-use milena_store::state_log::{StateEvent, StateLog, StateLogOptions};
+use milena_store::state_log::{StateEvent, StateLog, StateLogOptions, StateLogReader};
 use milena_store::{Store, StoreError};
 use parking_lot::Mutex;
 
@@ -16,6 +17,9 @@ use crate::opening::open_log;
 /// Topic of the internal stream.
 pub(crate) const TOPIC: &str = "producers";
 const VERSION: u8 = 1;
+
+/// Attempts to read a log that its writer trims at the same time.
+const FOLLOW_ROUNDS_MAX: usize = 3;
 
 /// Attempts to store a mark while other gateways store theirs.
 const ROUNDS_MAX: usize = 8;
@@ -28,6 +32,8 @@ pub struct LogMarks {
     store: Arc<dyn Store>,
     instance: u16,
     log: tokio::sync::Mutex<StateLog>,
+    /// Apart from the log, so that a look does not wait for a block that is being stored.
+    reader: tokio::sync::Mutex<StateLogReader>,
     ends: Mutex<HashMap<u16, u64>>,
 }
 
@@ -38,7 +44,15 @@ impl LogMarks {
     /// As [`StateLog::open`]; [`StoreError::Broken`] when a record is none of ours.
     pub async fn open(store: Arc<dyn Store>, instance: u16) -> Result<Self, StoreError> {
         let (log, ends) = read(&store, instance).await?;
-        Ok(Self { store, instance, log: tokio::sync::Mutex::new(log), ends: Mutex::new(ends) })
+        let mut reader = log.reader();
+        reader.knows_to(log.end().await);
+        Ok(Self {
+            store,
+            instance,
+            log: tokio::sync::Mutex::new(log),
+            reader: tokio::sync::Mutex::new(reader),
+            ends: Mutex::new(ends),
+        })
     }
 
     /// Takes the log back from another gateway.
@@ -65,6 +79,30 @@ impl LogMarks {
 impl Marks for LogMarks {
     fn load(&self) -> MarksFuture<'_, HashMap<u16, u64>> {
         Box::pin(async { Ok(self.ends.lock().clone()) })
+    }
+
+    fn follow(&self) -> MarksFuture<'_, Option<HashMap<u16, u64>>> {
+        Box::pin(async {
+            let mut reader = self.reader.lock().await;
+            let mut rounds = 0;
+            loop {
+                let mut ends = HashMap::new();
+                let mut unread = None;
+                let followed = reader.follow(|event| take(&mut ends, &mut unread, event)).await;
+                rounds += 1;
+                match followed {
+                    Ok(false) => return Ok(None),
+                    Ok(true) => return check(unread).map(|()| Some(ends)),
+                    // The log may have been trimmed while it was read.
+                    Err(StoreError::OutOfRange { .. } | StoreError::Broken { .. }) if rounds < FOLLOW_ROUNDS_MAX => {}
+                    Err(error) => return Err(error),
+                }
+            }
+        })
+    }
+
+    fn age(&self) -> Duration {
+        self.store.capabilities().bounds_age
     }
 
     fn store(&self, instance: u16, end: u64) -> MarksFuture<'_, ()> {
@@ -97,19 +135,24 @@ async fn read(store: &Arc<dyn Store>, instance: u16) -> Result<(StateLog, HashMa
     let mut ends = HashMap::new();
     let mut unread = None;
     let options = StateLogOptions { writer: u64::from(instance), ..StateLogOptions::default() };
-    let log = open_log(Arc::clone(store), TOPIC, options, |event| match event {
+    let log = open_log(Arc::clone(store), TOPIC, options, |event| take(&mut ends, &mut unread, event)).await?;
+    check(unread)?;
+    Ok((log, ends))
+}
+
+fn take(ends: &mut HashMap<u16, u64>, unread: &mut Option<usize>, event: StateEvent<'_>) {
+    match event {
         StateEvent::Reset => ends.clear(),
         StateEvent::Record(record) => match decode(record) {
-            Some((instance, end)) => raise(&mut ends, instance, end),
-            None => unread = Some(record.len()),
+            Some((instance, end)) => raise(ends, instance, end),
+            None => *unread = Some(record.len()),
         },
-    })
-    .await?;
-    if let Some(bytes) = unread {
-        let context = format!("the log of producer ids holds a record of {bytes} bytes that cannot be read");
-        return Err(StoreError::Broken { context });
     }
-    Ok((log, ends))
+}
+
+fn check(unread: Option<usize>) -> Result<(), StoreError> {
+    let broken = |bytes| format!("the log of producer ids holds a record of {bytes} bytes that cannot be read");
+    unread.map_or(Ok(()), |bytes| Err(StoreError::Broken { context: broken(bytes) }))
 }
 
 fn raise(ends: &mut HashMap<u16, u64>, instance: u16, end: u64) {
@@ -165,6 +208,22 @@ mod tests {
         let ours = ids(&store.again(), 0).await;
         assert!(ours.was_given_out(theirs));
         assert!(!ours.began_here(theirs));
+    }
+
+    #[tokio::test]
+    async fn marks_that_other_instances_set_later_are_followed_and_the_log_is_not_claimed() {
+        let store = MemoryStore::new();
+        let (one, two) = (ids(&store, 1).await, ids(&store, 2).await);
+        let marks = LogMarks::open(Arc::new(store.clone()), 3).await.unwrap();
+        assert_eq!(marks.follow().await, Ok(None));
+        let (first, second) = (one.allocate().await.unwrap(), two.allocate().await.unwrap());
+        let ends = marks.follow().await.unwrap();
+        assert_eq!(ends, Some(HashMap::from([(1, 1_000), (2, 1_000)])));
+        let end = store.bounds(marks.log.lock().await.partition()).await.unwrap().end;
+        one.learn(&[second]).await;
+        two.learn(&[first]).await;
+        assert!(one.was_given_out(second) && two.was_given_out(first));
+        assert_eq!(store.bounds(marks.log.lock().await.partition()).await.unwrap().end, end);
     }
 
     #[tokio::test]

@@ -6,7 +6,8 @@
 //! - [`append`]: a mapped batch to the store, once
 //! - [`ids`], [`marks`]: producer ids, and the log of what was given out
 //! - `partition`: table and lanes of one partition
-//! - `tail`, `scan`: the table from the log, and the search for a lost append
+//! - `tail`, `catch_up`, `known`: the table from the log, and when it is read again
+//! - `scan`: the search for a lost append
 //! - [`pool`]: reused buffers
 
 use std::collections::HashMap;
@@ -14,16 +15,19 @@ use std::num::NonZero;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use milena_records::{Budget, Refusal};
+use milena_records::{Budget, Refusal, peek_producer_id};
 use milena_store::{GrowthWatcher, PartitionRef, Store, StoreError, TopicRef};
 use milena_wire::WireError;
+use milena_wire::kafka_protocol::messages::ProduceRequest;
 use parking_lot::RwLock;
 use tokio::sync::Semaphore;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 pub mod append;
+mod catch_up;
 pub mod dedup;
 pub mod ids;
+mod known;
 pub mod marks;
 mod partition;
 pub mod pool;
@@ -42,7 +46,7 @@ pub use ids::{IdError, Marks, ProducerIds};
 pub use marks::LogMarks;
 pub(crate) use marks::TOPIC as PRODUCERS_TOPIC;
 pub use prepare::Entry;
-pub use request::Plan;
+pub use request::{Mapped, Plan};
 
 use crate::config::{Idempotence, ServerConfig};
 use crate::metrics::ProduceMetrics;
@@ -50,6 +54,10 @@ use crate::quiet::QuietLog;
 use partition::Partition;
 use pool::FramePool;
 use prepare::{MapLimits, Mapper};
+
+/// How long a request waits for a store that does not say which producer ids were given out. Its batches are then stored
+/// without a trace of their producer, as those of strangers are.
+const LEARN_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// Partitions from which on those without producers are looked for.
 const SWEEP_FROM: usize = 1_024;
@@ -59,6 +67,8 @@ const SWEEP_FROM: usize = 1_024;
 pub struct ProduceSettings {
     /// What sequence numbers are used for.
     pub idempotence: Idempotence,
+    /// Whether other gateways may serve the same producers.
+    pub shared: bool,
     /// Producers remembered per partition.
     pub producers_max: usize,
     /// Idle time after which a producer is forgotten.
@@ -86,6 +96,7 @@ impl ProduceSettings {
     pub fn new(config: &ServerConfig) -> Self {
         Self {
             idempotence: config.idempotence,
+            shared: config.cluster.is_some(),
             producers_max: config.max_producers_per_partition,
             expiration: config.producer_id_expiration,
             budget_bytes: config.limits.max_frame_bytes,
@@ -109,6 +120,8 @@ pub(crate) struct Shared {
     store: Arc<dyn Store>,
     settings: ProduceSettings,
     limits: MapLimits,
+    /// How old an answer of the store about an end may be.
+    bounds_age: Duration,
     ids: ProducerIds,
     partitions: RwLock<Partitions>,
     metrics: Arc<ProduceMetrics>,
@@ -148,7 +161,8 @@ impl Produce {
         metrics: Arc<ProduceMetrics>,
     ) -> Result<Self, StoreError> {
         let ids = ProducerIds::open(instance, marks).await?;
-        let limits = MapLimits::new(settings.idempotence, &store.capabilities());
+        let capabilities = store.capabilities();
+        let limits = MapLimits::new(settings.idempotence, &capabilities);
         let pool = FramePool::new(settings.pool_bytes);
         let frames_max = settings.frames_bytes.min(Semaphore::MAX_PERMITS).min(u32::MAX as usize);
         let processors = std::thread::available_parallelism().map_or(2, NonZero::get);
@@ -159,6 +173,7 @@ impl Produce {
             store,
             settings,
             limits,
+            bounds_age: capabilities.bounds_age,
             ids,
             partitions: RwLock::new(Partitions { by_ref: HashMap::new(), sweep_at: SWEEP_FROM }),
             metrics,
@@ -172,6 +187,27 @@ impl Produce {
     #[must_use]
     pub fn settings(&self) -> &ProduceSettings {
         &self.shared.settings
+    }
+
+    /// Producer ids of a request that are not known here, to be handed to [`Produce::learn_ids`] before it is mapped: they may
+    /// have been given out by another gateway in the meantime, and without their ids no copy of their records is ever noticed.
+    #[must_use]
+    pub fn unknown_ids(&self, request: &ProduceRequest) -> Vec<u64> {
+        let Shared { settings, ids, .. } = &*self.shared;
+        if !settings.shared || settings.idempotence == Idempotence::Allocate {
+            return Vec::new();
+        }
+        let batches = request.topic_data.iter().flat_map(|topic| &topic.partition_data);
+        let claimed = batches.filter_map(|partition| peek_producer_id(partition.records.as_deref()?));
+        let mut unknown: Vec<_> = claimed.filter(|id| !ids.was_given_out(*id)).collect();
+        unknown.sort_unstable();
+        unknown.dedup();
+        unknown
+    }
+
+    /// Learns which of these ids other gateways gave out, as far as the store answers within the time that it may be silent.
+    pub async fn learn_ids(&self, unknown: &[u64]) {
+        let _ = timeout(LEARN_TIME_MAX, self.shared.ids.learn(unknown)).await;
     }
 
     /// Checks and maps the entries of one request, which share one decompression budget. An answer for each, in order.
@@ -198,19 +234,21 @@ impl Produce {
     ///
     /// # Errors
     /// As `work`.
-    pub async fn map_elsewhere<W>(&self, work: W) -> Result<Plan, WireError>
+    pub async fn map_elsewhere<W>(&self, work: W) -> Result<Mapped, WireError>
     where
-        W: FnOnce() -> Result<Plan, WireError> + Send + 'static,
+        W: FnOnce() -> Result<Mapped, WireError> + Send + 'static,
     {
         let permit = Arc::clone(&self.shared.mappers).acquire_owned().await;
-        let plan = tokio::task::spawn_blocking(work).await;
-        let mut plan = plan.unwrap_or_else(|error| Err(WireError::Malformed(error.to_string())))?;
+        let mapped = tokio::task::spawn_blocking(work).await;
+        let mut mapped = mapped.unwrap_or_else(|error| Err(WireError::Malformed(error.to_string())))?;
         // Mapped frames wait for the store outside of the budget of requests in flight. Holding the place of a mapper
         // until there is room for them bounds their sum.
-        let bytes = u32::try_from(plan.frame_bytes().min(self.shared.frames_max)).unwrap_or(u32::MAX);
-        plan.room = Arc::clone(&self.shared.frames).acquire_many_owned(bytes).await.ok();
+        if let Mapped::Whole(plan) = &mut mapped {
+            let bytes = u32::try_from(plan.frame_bytes().min(self.shared.frames_max)).unwrap_or(u32::MAX);
+            plan.room = Arc::clone(&self.shared.frames).acquire_many_owned(bytes).await.ok();
+        }
         drop(permit);
-        Ok(plan)
+        Ok(mapped)
     }
 
     /// Appends a batch, or finds that it is stored already. `deadline` bounds the wait for other batches of its

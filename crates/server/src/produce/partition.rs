@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use tokio::sync::{OnceCell, OwnedMutexGuard};
 
 use super::dedup::Table;
+use super::known::Known;
 
 type LaneLock = Arc<tokio::sync::Mutex<()>>;
 
@@ -18,7 +19,9 @@ type LaneLock = Arc<tokio::sync::Mutex<()>>;
 pub(super) struct Partition {
     pub(super) at: PartitionRef,
     pub(super) table: Mutex<Table>,
-    pub(super) rebuilt: OnceCell<()>,
+    pub(super) known: Mutex<Known>,
+    /// Held while the log is read: whoever waited for it uses what was found.
+    pub(super) reading: tokio::sync::Mutex<()>,
     lanes: Mutex<HashMap<u64, LaneLock>>,
     opened: OnceCell<()>,
     known_end: AtomicU64,
@@ -29,7 +32,8 @@ impl Partition {
         Self {
             at,
             table: Mutex::new(Table::new(producers_max, expiration)),
-            rebuilt: OnceCell::new(),
+            known: Mutex::default(),
+            reading: tokio::sync::Mutex::new(()),
             lanes: Mutex::new(HashMap::new()),
             opened: OnceCell::new(),
             known_end: AtomicU64::new(0),

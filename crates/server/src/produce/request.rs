@@ -45,6 +45,31 @@ pub struct Plan {
     pub(super) room: Option<OwnedSemaphorePermit>,
 }
 
+/// What came of mapping a request.
+#[derive(Debug)]
+pub enum Mapped {
+    /// All of it was mapped.
+    Whole(Plan),
+    /// Nothing was: these producers are not known here, and may be those of another gateway.
+    Strangers {
+        /// Their ids.
+        ids: Vec<u64>,
+        /// The request.
+        request: Box<ProduceRequest>,
+    },
+}
+
+impl Mapped {
+    /// The plan, when all of the request was mapped.
+    #[must_use]
+    pub fn into_plan(self) -> Option<Plan> {
+        match self {
+            Self::Whole(plan) => Some(plan),
+            Self::Strangers { .. } => None,
+        }
+    }
+}
+
 /// A batch to be written, and where its answer goes.
 #[derive(Debug)]
 struct Job {

@@ -130,6 +130,37 @@ impl Runs {
         self.trim();
     }
 
+    /// Takes note of what the log says: `span` lies at `first_offset`. Answers how many of its records are copies of ones
+    /// that are stored elsewhere.
+    ///
+    /// Finding what is known already changes nothing, so that a stretch of the log may be read twice.
+    pub fn replay(&mut self, span: Span, first_offset: u64) -> u32 {
+        let copies = |runs: &Self, span: Span| match runs.find(span) {
+            Some(offset) if offset == first_offset => 0,
+            _ => span.count,
+        };
+        // A piece that starts with copies of known messages and goes on with new ones: a late copy of a batch, and right
+        // behind it the batch that followed.
+        let known = distance(span.first, self.next);
+        if known == 0 {
+            self.push(span, first_offset);
+            0
+        } else if known < span.count {
+            let copies = copies(self, Span { count: known, ..span });
+            let rest = Span { first: self.next, count: span.count - known };
+            self.push(rest, first_offset.saturating_add(u64::from(known)));
+            copies
+        } else if self.find(span).is_some() {
+            copies(self, span)
+        } else {
+            // A gap: the gateway that wrote it did not know the producer. The newest sequence counts.
+            if distance(self.next, span.first) < WINDOW {
+                self.push(span, first_offset);
+            }
+            0
+        }
+    }
+
     fn trim(&mut self) {
         while self.runs.len() > RUNS_MAX {
             self.runs.pop_front();
@@ -220,6 +251,38 @@ mod tests {
         }
         assert_eq!(runs.find(span(40, 10)), Some(400));
         assert_eq!(runs.find(span(30, 10)), None);
+    }
+
+    #[test]
+    fn a_stretch_that_is_read_twice_changes_nothing_and_holds_no_copies() {
+        let mut runs = Runs::expecting(0);
+        assert_eq!(runs.replay(span(0, 3), 10), 0);
+        assert_eq!(runs.replay(span(3, 2), 20), 0);
+        let once = runs.clone();
+        assert_eq!(runs.replay(span(0, 3), 10), 0);
+        assert_eq!(runs.replay(span(3, 2), 20), 0);
+        assert_eq!(runs, once);
+        assert_eq!(runs.replay(span(3, 4), 20), 0, "the rest of a run of which the beginning is known");
+        assert_eq!(runs.find(span(3, 4)), Some(20));
+    }
+
+    #[test]
+    fn copies_are_counted_and_do_not_hide_what_follows_them() {
+        let mut runs = Runs::expecting(0);
+        runs.replay(span(0, 3), 10);
+        assert_eq!(runs.replay(span(0, 3), 20), 3);
+        assert_eq!(runs.replay(span(1, 5), 31), 2);
+        assert_eq!((runs.find(span(0, 3)), runs.find(span(3, 3)), runs.next()), (Some(10), Some(33), 6));
+    }
+
+    #[test]
+    fn of_a_gap_the_newest_sequence_counts_and_of_what_is_too_old_nothing() {
+        let mut runs = Runs::expecting(0);
+        runs.replay(span(0, 3), 10);
+        assert_eq!(runs.replay(span(8, 2), 20), 0);
+        assert_eq!(runs.next(), 10);
+        assert_eq!(runs.replay(span(5, 2), 30), 0);
+        assert_eq!((runs.find(span(5, 2)), runs.next()), (None, 10));
     }
 
     #[test]

@@ -35,6 +35,7 @@ pub(crate) struct TestServer {
     pub(crate) produce: Produce,
     pub(crate) at: PartitionRef,
     pub(crate) settings: ProduceSettings,
+    instance: u16,
 }
 
 impl TestServer {
@@ -45,15 +46,42 @@ impl TestServer {
     pub(crate) async fn with(settings: ProduceSettings) -> Self {
         let store = MemoryStore::new();
         let topic = store.create_topic("kafka", "orders", 3, &TopicSettings::default()).await.unwrap().topic;
-        let produce = open(&store, &settings).await;
-        Self { store, produce, at: topic.partition(0), settings }
+        let produce = open(&store, &settings, 0).await;
+        Self { store, produce, at: topic.partition(0), settings, instance: 0 }
+    }
+
+    /// Gateways with numbers from 0 on over one store.
+    pub(crate) async fn several(count: u16) -> Vec<Self> {
+        Self::several_with(count, settings()).await
+    }
+
+    pub(crate) async fn several_with(count: u16, settings: ProduceSettings) -> Vec<Self> {
+        let settings = ProduceSettings { shared: true, ..settings };
+        let mut servers = vec![Self::with(settings.clone()).await];
+        for instance in 1..count {
+            let server = servers[0].beside(instance).await;
+            servers.push(server);
+        }
+        servers
+    }
+
+    /// Another gateway over the same store.
+    pub(crate) async fn beside(&self, instance: u16) -> Self {
+        let (store, at, settings) = (self.store.clone(), self.at.clone(), self.settings.clone());
+        let produce = open(&store, &settings, instance).await;
+        Self { store, produce, at, settings, instance }
     }
 
     /// Another process over the same data.
     pub(crate) async fn restart(&mut self) {
         self.store.forget_faults();
         self.store = self.store.again();
-        self.produce = open(&self.store, &self.settings).await;
+        self.produce = open(&self.store, &self.settings, self.instance).await;
+    }
+
+    /// Forgets all about its partitions, as when nobody used them for long.
+    pub(crate) fn forget_partitions(&self) {
+        self.produce.forget_topic(&self.at.topic);
     }
 
     pub(crate) async fn producer(&self) -> u64 {
@@ -66,6 +94,8 @@ impl TestServer {
     }
 
     pub(crate) async fn send_within(&self, batch: Batch, timeout: Duration) -> Result<u64, AppendError> {
+        // As the handler does before it maps a batch.
+        self.produce.learn_ids(&[batch.producer_id]).await;
         let stored = self.produce.append(&self.at, prepared(batch), Instant::now() + timeout).await;
         stored.map(|stored: Stored| stored.base_offset.unwrap())
     }
@@ -90,10 +120,13 @@ impl TestServer {
     }
 }
 
-async fn open(store: &MemoryStore, settings: &ProduceSettings) -> Produce {
-    let store: Arc<dyn Store> = Arc::new(Layered(SlowStore(store.clone())));
-    let marks = LogMarks::open(Arc::clone(&store), 0).await.unwrap();
-    Produce::open(settings.clone(), 0, store, Box::new(marks), Arc::default()).await.unwrap()
+async fn open(store: &MemoryStore, settings: &ProduceSettings, instance: u16) -> Produce {
+    open_over(Arc::new(Layered(SlowStore(store.clone()))), settings, instance).await
+}
+
+pub(crate) async fn open_over(store: Arc<dyn Store>, settings: &ProduceSettings, instance: u16) -> Produce {
+    let marks = LogMarks::open(Arc::clone(&store), instance).await.unwrap();
+    Produce::open(settings.clone(), instance, store, Box::new(marks), Arc::default()).await.unwrap()
 }
 
 /// A store whose appends take a millisecond before they begin and one before they return, so that others come between.

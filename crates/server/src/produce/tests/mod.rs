@@ -2,6 +2,8 @@
 
 mod doubt;
 mod model;
+mod moves;
+mod moves_model;
 mod phantoms;
 mod requests;
 mod restarts;
