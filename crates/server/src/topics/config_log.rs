@@ -10,7 +10,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use milena_store::state_log::{StateEvent, StateLog, StateLogOptions};
+use milena_store::state_log::{StateEvent, StateLog, StateLogOptions, StateLogReader};
 use milena_store::{Store, StoreError, TopicRef};
 use serde::{Deserialize, Serialize};
 
@@ -84,20 +84,32 @@ impl ConfigTable {
         self.planned.get(place)
     }
 
-    /// Keeps what belongs to `topics` only, and binds plans to topics that have no configs of their own.
-    pub(super) fn reconcile<'a>(&mut self, topics: impl Iterator<Item = &'a TopicRef>) {
+    /// Keeps what belongs to `topics` only, and binds plans to topics that have no configs of their own. Plans without a topic
+    /// are kept if asked: another gateway may be about to create it.
+    pub(super) fn reconcile<'a>(&mut self, topics: impl Iterator<Item = &'a TopicRef>, keeps_plans: bool) {
         let mut kept = HashMap::new();
         for topic in topics {
+            self.bind(topic);
             let of = Incarnation::from(topic);
-            let place = Place { stream: topic.stream().to_owned(), topic: topic.topic().to_owned() };
-            let planned = self.planned.remove(&place);
-            let configs = self.set.remove(&of).map(|(_, configs)| configs).or(planned);
-            if let Some(configs) = configs {
-                kept.insert(of, (place, configs));
+            if let Some(set) = self.set.remove(&of) {
+                kept.insert(of, set);
             }
         }
         self.set = kept;
-        self.planned.clear();
+        if !keeps_plans {
+            self.planned.clear();
+        }
+    }
+
+    /// Gives a topic the configs that were planned for its place, unless it has some.
+    fn bind(&mut self, topic: &TopicRef) {
+        if self.planned.is_empty() {
+            return;
+        }
+        let place = Place { stream: topic.stream().to_owned(), topic: topic.topic().to_owned() };
+        if let Some(configs) = self.planned.remove(&place) {
+            self.set.entry(Incarnation::from(topic)).or_insert((place, configs));
+        }
     }
 
     /// The records that make an empty table this one.
@@ -135,6 +147,7 @@ pub(super) struct ConfigLog {
     store: Arc<dyn Store>,
     writer: u16,
     log: StateLog,
+    reader: StateLogReader,
     table: ConfigTable,
 }
 
@@ -144,18 +157,40 @@ impl ConfigLog {
         let mut table = ConfigTable::default();
         let mut broken = None;
         let options = StateLogOptions { writer: u64::from(writer), ..StateLogOptions::default() };
-        let log = open_log(Arc::clone(&store), TOPIC, options, |event| match event {
-            StateEvent::Reset => table = ConfigTable::default(),
-            StateEvent::Record(bytes) => match decode(bytes) {
-                Ok(record) => table.apply(record),
-                Err(error) => broken = broken.take().or(Some(error)),
-            },
-        })
-        .await?;
+        let log = open_log(Arc::clone(&store), TOPIC, options, |event| take(&mut table, &mut broken, event)).await?;
+        if let Some(error) = broken {
+            return Err(error);
+        }
+        let mut reader = log.reader();
+        reader.knows_to(log.end().await);
+        Ok(Self { store, writer, log, reader, table })
+    }
+
+    /// Takes in what other gateways set since. Costs a look at the end of the log when they set nothing.
+    ///
+    /// # Errors
+    /// Whatever the store answers; what was known stays then. A record that cannot be read is told once.
+    pub(super) async fn follow(&mut self) -> Result<(), StoreError> {
+        // A record that this gateway may still take back must not get into a snapshot of its own, so that is settled first.
+        if self.log.is_in_doubt().await {
+            *self = Self::open(Arc::clone(&self.store), self.writer).await?;
+            return Ok(());
+        }
+        let (mut table, mut broken) = (ConfigTable::default(), None);
+        let grew = self.reader.follow(|event| take(&mut table, &mut broken, event)).await?;
         match broken {
             Some(error) => Err(error),
-            None => Ok(Self { store, writer, log, table }),
+            None if grew => {
+                self.table = table;
+                Ok(())
+            }
+            None => Ok(()),
         }
+    }
+
+    /// Binds what was planned for topics that exist. As [`Self::reconcile`] does, it leaves that to memory.
+    pub(super) fn bind<'a>(&mut self, topics: impl Iterator<Item = &'a TopicRef>) {
+        topics.for_each(|topic| self.table.bind(topic));
     }
 
     /// The configs as they are now.
@@ -165,8 +200,8 @@ impl ConfigLog {
 
     /// Forgets what belongs to no topic, and binds what was planned. The log follows with the next snapshot; until
     /// then every start comes to the same result.
-    pub(super) async fn reconcile<'a>(&mut self, topics: impl Iterator<Item = &'a TopicRef>) {
-        self.table.reconcile(topics);
+    pub(super) async fn reconcile<'a>(&mut self, topics: impl Iterator<Item = &'a TopicRef>, keeps_plans: bool) {
+        self.table.reconcile(topics, keeps_plans);
         self.snapshot_if_due().await;
     }
 
@@ -198,10 +233,15 @@ impl ConfigLog {
         Err(StoreError::Busy { reason: "other gateways change topic configs all the time".to_owned() }.into())
     }
 
-    async fn snapshot_if_due(&self) {
-        if !self.log.snapshot_due() {
-            return;
+    async fn snapshot_if_due(&mut self) {
+        if self.log.snapshot_due() {
+            self.snapshot().await;
         }
+        // What this gateway wrote need not be read again.
+        self.reader.knows_to(self.log.end().await);
+    }
+
+    async fn snapshot(&self) {
         let records: Result<Vec<_>, _> = self.table.records().iter().map(encode).collect();
         let written = match records {
             Ok(records) => self.log.snapshot(records).await,
@@ -211,6 +251,16 @@ impl ConfigLog {
             // The records that it would stand for are still there; the next change tries again.
             tracing::warn!(%error, "no snapshot of the topic configs");
         }
+    }
+}
+
+fn take(table: &mut ConfigTable, broken: &mut Option<StoreError>, event: StateEvent<'_>) {
+    match event {
+        StateEvent::Reset => *table = ConfigTable::default(),
+        StateEvent::Record(bytes) => match decode(bytes) {
+            Ok(record) => table.apply(record),
+            Err(error) => *broken = broken.take().or(Some(error)),
+        },
     }
 }
 
@@ -303,7 +353,7 @@ mod tests {
         let mut table = ConfigTable::default();
         table.apply(plan("t", configs("1")));
         let created = topic("t", 1);
-        table.reconcile([&created].into_iter());
+        table.reconcile([&created].into_iter(), false);
         assert_eq!(table.get(&created), Some(&configs("1")));
         assert_eq!(table.records(), [set(&created, configs("1"))]);
     }
@@ -314,7 +364,7 @@ mod tests {
         let bound = topic("t", 1);
         table.apply(set(&bound, configs("1")));
         table.apply(plan("t", configs("2")));
-        table.reconcile([&bound].into_iter());
+        table.reconcile([&bound].into_iter(), false);
         assert_eq!(table.get(&bound), Some(&configs("1")));
     }
 
@@ -323,7 +373,7 @@ mod tests {
         let mut table = ConfigTable::default();
         table.apply(set(&topic("gone", 1), configs("1")));
         table.apply(plan("never", configs("2")));
-        table.reconcile([&topic("other", 2)].into_iter());
+        table.reconcile([&topic("other", 2)].into_iter(), false);
         assert!(table.records().is_empty());
     }
 
@@ -332,7 +382,7 @@ mod tests {
         let mut table = ConfigTable::default();
         table.apply(set(&topic("t", 1), configs("1")));
         let again = topic("t", 2);
-        table.reconcile([&again].into_iter());
+        table.reconcile([&again].into_iter(), false);
         assert_eq!(table.get(&again), None);
     }
 
@@ -356,6 +406,50 @@ mod tests {
             assert_eq!(two.table().get(&topic("one", number)), Some(&configs("1")));
         }
         assert_eq!(open(&store).await.table().records().len(), 20);
+    }
+
+    #[test]
+    fn a_plan_of_another_gateway_is_kept_until_its_topic_is_there() {
+        let mut table = ConfigTable::default();
+        table.apply(plan("t", configs("1")));
+        table.reconcile([].into_iter(), true);
+        let created = topic("t", 1);
+        table.reconcile([&created].into_iter(), true);
+        assert_eq!(table.get(&created), Some(&configs("1")));
+    }
+
+    #[tokio::test]
+    async fn what_another_gateway_set_is_followed_without_taking_the_log_from_it() {
+        let store = MemoryStore::new();
+        let (of, planned) = (topic("t", 1), topic("p", 2));
+        let mut one = open(&store).await;
+        let mut two = ConfigLog::open(Arc::new(store.again()), 1).await.unwrap();
+        two.write(set(&of, configs("1"))).await.unwrap();
+        two.write(plan("p", configs("2"))).await.unwrap();
+        one.follow().await.unwrap();
+        assert_eq!((one.table().get(&of), one.table().get(&planned)), (Some(&configs("1")), None));
+        one.bind([&planned].into_iter());
+        assert_eq!(one.table().get(&planned), Some(&configs("2")), "a crash may have come before it was bound");
+        two.write(Record::Drop { of: (&of).into() }).await.unwrap();
+        assert!(!two.log.is_overtaken().await);
+        one.follow().await.unwrap();
+        assert_eq!(one.table().get(&of), None);
+        one.write(set(&of, configs("3"))).await.unwrap();
+        two.follow().await.unwrap();
+        assert_eq!(two.table().get(&of), Some(&configs("3")));
+    }
+
+    #[tokio::test]
+    async fn a_change_in_doubt_is_settled_before_others_are_followed() {
+        let store = MemoryStore::new();
+        let of = topic("t", 1);
+        let mut log = open(&store).await;
+        store.plan(milena_store::testing::Fault::InDoubtApplied);
+        assert!(log.write(set(&of, configs("1"))).await.is_err());
+        log.follow().await.unwrap();
+        assert!(!log.log.is_in_doubt().await);
+        let landed = log.table().get(&of).cloned();
+        assert_eq!(open(&store).await.table().get(&of).cloned(), landed, "as everybody else sees it");
     }
 
     #[tokio::test]

@@ -89,7 +89,10 @@ impl TopicDirectory {
             changes: Mutex::new(ConfigLog::open(Arc::clone(&store), config.instance_id).await?),
             store,
         };
-        inner.load().await?;
+        // A gateway that is alone has no plans but those that a crash left behind. Asked after the log was read, so that whoever
+        // planned something by then is among the others.
+        let keeps_plans = config.cluster.is_some() && !config.coordinators.others().is_empty();
+        inner.load(keeps_plans).await?;
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -233,7 +236,7 @@ impl TopicDirectory {
         to_the_end(async move { inner.grow(&topic, partitions).await }).await
     }
 
-    /// Looks at the store again, for engines on which others change topics too. On a failure what was known stays.
+    /// Looks at the store again, and at the configs that other gateways set, for engines on which others change topics too. On a failure what was known stays.
     ///
     /// # Errors
     /// When the store does not answer.
@@ -253,11 +256,11 @@ pub(super) async fn to_the_end<T: Send + 'static>(
 }
 
 impl Inner {
-    async fn load(&self) -> Result<(), StoreError> {
+    async fn load(&self, keeps_plans: bool) -> Result<(), StoreError> {
         let mut log = self.changes.lock().await;
         let infos = answered("the topics", self.store.topics()).await?;
         let reconciled = async {
-            log.reconcile(infos.iter().map(|info| &info.topic)).await;
+            log.reconcile(infos.iter().map(|info| &info.topic), keeps_plans).await;
             Ok(())
         };
         answered("a snapshot of the topic configs", reconciled).await?;
@@ -292,8 +295,16 @@ impl Inner {
     }
 
     pub(super) async fn refresh(&self) -> Result<(), StoreError> {
-        let log = self.changes.lock().await;
+        let mut log = self.changes.lock().await;
+        if let Err(error) = log.follow().await {
+            match error {
+                StoreError::Broken { .. } => tracing::error!(%error, "configs of another gateway are not seen"),
+                _ => tracing::debug!(%error, "the log of topic configs could not be looked at"),
+            }
+        }
+        // After the configs, so that no topic is shown without those that its creator gave it.
         let infos = self.store.topics().await?;
+        log.bind(infos.iter().map(|info| &info.topic));
         self.replace(&infos, &log);
         Ok(())
     }
