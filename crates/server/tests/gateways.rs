@@ -193,12 +193,10 @@ async fn clients_are_told_of_all_gateways_that_are_alive_and_that_the_coordinato
         sleep(Duration::from_millis(20)).await;
     }
     for gateway in [&one, &two] {
-        let node = gateway.server.broker().node_id();
         let answer = gateway.metadata().await;
         let mut brokers: Vec<_> = answer.brokers.iter().map(|broker| (broker.node_id.0, broker.port)).collect();
         brokers.sort_unstable();
         assert_eq!((brokers, answer.controller_id.0), (expected.to_vec(), 1));
-        assert_eq!(answer.topics[0].partitions[0].leader_id.0, node, "any gateway serves every partition");
         let request = DescribeClusterRequest::default().with_endpoint_type(1);
         let answer = gateway.client().await.request(1, &request).await;
         let mut brokers: Vec<_> = answer.brokers.iter().map(|broker| (broker.broker_id.0, broker.port)).collect();

@@ -5,9 +5,9 @@
 //!   authorized operations, of the cluster up to v10. v9: flexible. v10: topic ids in answers. v12: topics by id.
 //!   v13: an error code of the whole answer.
 //! - The brokers: this server, and the other gateways in front of its store, under their addresses of the listener on
-//!   which the client came in. The one that coordinates groups is the controller. This server is the leader of every
-//!   partition, and its only replica: any gateway serves them all. A leader epoch rises when the end of its partition
-//!   moved back, and never falls for a topic id.
+//!   which the client came in. The one that coordinates groups is the controller. Any
+//!   gateway serves every partition; the one that all of them name as its leader, see `leaders.rs`, is its only replica. A
+//!   leader epoch rises when the end of its partition moved back, and never falls for a topic id.
 //! - An unknown name is created when both the client and the configuration allow it; otherwise 3. A bad name is 17, an
 //!   unknown id 100. A topic named twice is answered once. Names come back as they were sent, never a placeholder.
 //! - Only so many topics are created in one request; the others are answered with 5, upon which clients ask again.
@@ -31,6 +31,7 @@ use uuid::Uuid;
 use super::admin::TOPIC_OPERATIONS;
 use super::brokers::{self, Known};
 use super::describe_cluster::CLUSTER_OPERATIONS;
+use super::leaders::Leaders;
 use crate::broker::Broker;
 use crate::codes;
 use crate::dispatch::{Api, Context, answer};
@@ -70,8 +71,9 @@ fn without_filler(body: Bytes, version: i16) -> Bytes {
 
 async fn metadata(context: Context, request: MetadataRequest) -> Option<MetadataResponse> {
     let broker = &context.broker;
-    let node = BrokerId(broker.node_id());
-    let mut answers = Answers { version: context.version, node, operations: None, topics: Vec::new() };
+    let known = brokers::known(&context);
+    let leaders = Leaders::new(&known);
+    let mut answers = Answers { version: context.version, leaders, operations: None, topics: Vec::new() };
     answers.operations = request.include_topic_authorized_operations.then_some(TOPIC_OPERATIONS);
     match request.topics {
         Some(named) if !(named.is_empty() && context.version == 0) => {
@@ -80,7 +82,6 @@ async fn metadata(context: Context, request: MetadataRequest) -> Option<Metadata
         }
         _ => answers.all(broker),
     }
-    let known = brokers::known(&context);
     let controller = brokers::controller(&context, &known);
     let listed = known.into_iter().map(|Known { id, host, port }| {
         MetadataResponseBroker::default().with_node_id(BrokerId(id)).with_host(host).with_port(port)
@@ -99,7 +100,7 @@ async fn metadata(context: Context, request: MetadataRequest) -> Option<Metadata
 /// The topics of an answer under way.
 struct Answers {
     version: i16,
-    node: BrokerId,
+    leaders: Leaders,
     operations: Option<i32>,
     topics: Vec<MetadataResponseTopic>,
 }
@@ -170,12 +171,13 @@ impl Answers {
     fn found(&mut self, store: &dyn Store, topic: &Topic) {
         let partitions = (0..topic.partitions).map(|index| {
             let epoch = store.epochs(&topic.store.partition(index)).current();
+            let leader = BrokerId(self.leaders.of(topic.id, index));
             MetadataResponsePartition::default()
                 .with_partition_index(i32::try_from(index).unwrap_or(i32::MAX))
-                .with_leader_id(self.node)
+                .with_leader_id(leader)
                 .with_leader_epoch(kafka_epoch(epoch))
-                .with_replica_nodes(vec![self.node])
-                .with_isr_nodes(vec![self.node])
+                .with_replica_nodes(vec![leader])
+                .with_isr_nodes(vec![leader])
         });
         let mut answer = MetadataResponseTopic::default()
             .with_name(Some(TopicName(StrBytes::from_string(topic.name.to_string()))))

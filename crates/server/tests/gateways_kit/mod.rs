@@ -1,5 +1,8 @@
 //! Several gateways in one process over one store, each with a connection to it that can be cut.
 
+#![allow(dead_code, reason = "each test binary uses its own part")]
+
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,10 +11,11 @@ use milena_server::{ListenerConfig, Server, ServerConfig, StartError};
 use milena_store::testing::{Layer, Layered};
 use milena_store::{
     AppendBatch, Appended, Bounds, Capabilities, Entry, GrowthWatcher, PartitionRef, ReadLimit, Store, StoreFuture,
-    TopicInfo,
+    TopicInfo, TopicRef,
 };
 use milena_testkit::RawClient;
 use milena_wire::kafka_protocol::messages::{FindCoordinatorRequest, MetadataRequest, MetadataResponse};
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
@@ -21,6 +25,8 @@ use crate::groups_kit::{Member, text};
 pub(crate) const BEAT: Duration = Duration::from_millis(200);
 /// Silence after which a gateway is gone. Long, because test machines are busy.
 pub(crate) const LEASE: Duration = Duration::from_secs(2);
+/// Time between looks at what other gateways do to topics.
+pub(crate) const REFRESH: Duration = Duration::from_millis(200);
 /// By when another gateway has to serve groups: the share of these settings in the 15 s of the real ones.
 pub(crate) const TAKEN_OVER: Duration = Duration::from_secs(10);
 
@@ -28,6 +34,8 @@ pub(crate) const TAKEN_OVER: Duration = Duration::from_secs(10);
 pub(crate) struct Cuttable {
     store: Arc<dyn Store>,
     cut: watch::Sender<bool>,
+    watcher: Mutex<Option<Arc<dyn GrowthWatcher>>>,
+    known: Mutex<HashSet<TopicRef>>,
 }
 
 pub(crate) type Line = Layered<Cuttable>;
@@ -35,6 +43,14 @@ pub(crate) type Line = Layered<Cuttable>;
 impl Cuttable {
     pub(crate) fn cut(&self, cut: bool) {
         self.cut.send_replace(cut);
+    }
+
+    /// The store has one watcher, and here are several gateways: each is told of deletions when it could find out by itself, as
+    /// behind an engine that others reach too.
+    fn tell(&self, gone: &TopicRef) {
+        if let Some(watcher) = &*self.watcher.lock() {
+            watcher.deleted(gone);
+        }
     }
 
     fn through<'a, T: Send + 'a>(&'a self, call: StoreFuture<'a, T>) -> StoreFuture<'a, T> {
@@ -55,7 +71,21 @@ impl Layer for Cuttable {
     }
 
     fn topics(&self) -> StoreFuture<'_, Vec<TopicInfo>> {
-        self.through(self.store.topics())
+        Box::pin(async {
+            let infos = self.through(self.store.topics()).await?;
+            let now: HashSet<_> = infos.iter().map(|info| info.topic.clone()).collect();
+            let before = std::mem::replace(&mut *self.known.lock(), now.clone());
+            before.difference(&now).for_each(|gone| self.tell(gone));
+            Ok(infos)
+        })
+    }
+
+    fn delete_topic<'a>(&'a self, topic: &'a TopicRef) -> StoreFuture<'a, ()> {
+        Box::pin(async {
+            self.through(self.store.delete_topic(topic)).await?;
+            self.tell(topic);
+            Ok(())
+        })
     }
 
     fn append<'a>(&'a self, at: &'a PartitionRef, batch: AppendBatch) -> StoreFuture<'a, Appended> {
@@ -70,8 +100,9 @@ impl Layer for Cuttable {
         self.through(self.store.bounds(at))
     }
 
-    // The store has one watcher, and here several gateways.
-    fn watch(&self, _watcher: Arc<dyn GrowthWatcher>) {}
+    fn watch(&self, watcher: Arc<dyn GrowthWatcher>) {
+        *self.watcher.lock() = Some(watcher);
+    }
 
     // The other gateways still need it.
     fn close(&self) -> StoreFuture<'_, ()> {
@@ -105,7 +136,12 @@ impl Gateway {
         let mut config =
             ServerConfig { listeners: vec![listener], instance_id, cluster: Some(cluster), ..ServerConfig::default() };
         config.groups.initial_rebalance_delay = Duration::ZERO;
-        let line = Arc::new(Layered(Cuttable { store: Arc::clone(store), cut: watch::Sender::new(false) }));
+        config.limits.metadata_refresh = REFRESH;
+        // The clock of the store in memory stands in the past.
+        config.producer_id_expiration = Duration::from_secs(100 * 365 * 86_400);
+        let (watcher, known) = (Mutex::default(), Mutex::default());
+        let line = Layered(Cuttable { store: Arc::clone(store), cut: watch::Sender::new(false), watcher, known });
+        let line = Arc::new(line);
         let server = Box::pin(Server::start(config, Arc::clone(&line) as Arc<dyn Store>)).await?;
         Ok(Self { server, line })
     }
