@@ -152,7 +152,9 @@ impl Inner {
             client.store_consumer_offset(&address.consumer, &address.stream, &address.topic, partition, offset).await
         });
         match outcome.await?.map_err(|error| error.of(Op::Change, "a consumer offset")) {
-            Err(StoreError::NotFound { .. }) => Err(self.missing(&at.topic, "the consumer group, or its member").await),
+            Err(StoreError::NotFound { .. }) => {
+                Err(self.missing(&at.topic, "a consumer group that this client is a member of").await)
+            }
             stored => stored,
         }
     }

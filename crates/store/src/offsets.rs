@@ -106,39 +106,52 @@ async fn probe_topic(
     let (empty, written) = (topic.partition(0), topic.partition(1));
     // First, as engines build the partitions of a new topic in their own time, and an append waits for that.
     let base = store.append(&written, one_message()).await?.base_offset.unwrap_or(0);
-    let steps: [(&'static str, StoreFuture<'_, ()>); 6] = [
-        ("a group cannot be created", offsets.create_group(topic, GROUP)),
-        (
-            "offset 0 of an empty partition is not stored for who is no member of the group",
-            offsets.store(&empty, GROUP, 0),
-        ),
-        ("the offset behind the last message is not stored", offsets.store(&written, GROUP, base + 1)),
-        ("an offset that was stored is not what is read", expect(offsets, &written, GROUP, Some(base + 1))),
-        ("an offset cannot be taken away", offsets.forget(&written, GROUP)),
-        ("an offset that was taken away is still there", expect(offsets, &written, GROUP, None)),
-    ];
-    for (what, step) in steps {
-        match step.await {
-            Ok(()) => {}
-            Err(
-                error @ (StoreError::NotFound { .. } | StoreError::Refused { .. } | StoreError::Unsupported { .. }),
-            ) => return Ok(Err(ProbeRefusal { what, why: error.to_string() })),
-            Err(error) => return Err(error),
-        }
+    // One behind the other: an engine may begin with a call before its answer is waited for.
+    let steps = async {
+        let create = offsets.create_group(topic, GROUP).await;
+        refused("a group cannot be created", create)?;
+        let zero = offsets.store(&empty, GROUP, 0).await;
+        refused("offset 0 of an empty partition is not stored for who is no member of the group", zero)?;
+        let end = offsets.store(&written, GROUP, base + 1).await;
+        refused("the offset behind the last message is not stored", end)?;
+        let kept = expect(offsets, &written, GROUP, Some(base + 1)).await;
+        refused("an offset that was stored is not what is read", kept)?;
+        let taken = offsets.forget(&written, GROUP).await;
+        refused("an offset cannot be taken away", taken)?;
+        let gone = expect(offsets, &written, GROUP, None).await;
+        refused("an offset that was taken away is still there", gone)
+    };
+    match steps.await {
+        Ok(()) => Ok(Ok(())),
+        Err(Step::Refused(refusal)) => Ok(Err(refusal)),
+        Err(Step::Failed(error)) => Err(error),
     }
-    Ok(Ok(()))
 }
 
-fn expect<'a>(
-    offsets: &'a dyn OffsetStore,
-    at: &'a PartitionRef,
-    group: &'a str,
-    expected: Option<u64>,
-) -> StoreFuture<'a, ()> {
-    Box::pin(async move {
-        let found = offsets.load(at, group).await?;
-        if found == expected { Ok(()) } else { Err(StoreError::Unsupported { what: "another answer came" }) }
+/// Why a step of a probe did not succeed.
+enum Step {
+    Refused(ProbeRefusal),
+    /// The engine did not say.
+    Failed(StoreError),
+}
+
+fn refused(what: &'static str, result: Result<(), StoreError>) -> Result<(), Step> {
+    result.map_err(|error| match error {
+        StoreError::NotFound { .. } | StoreError::Refused { .. } | StoreError::Unsupported { .. } => {
+            Step::Refused(ProbeRefusal { what, why: error.to_string() })
+        }
+        error => Step::Failed(error),
     })
+}
+
+async fn expect(
+    offsets: &dyn OffsetStore,
+    at: &PartitionRef,
+    group: &str,
+    expected: Option<u64>,
+) -> Result<(), StoreError> {
+    let found = offsets.load(at, group).await?;
+    if found == expected { Ok(()) } else { Err(StoreError::Unsupported { what: "another answer came" }) }
 }
 
 fn one_message() -> AppendBatch {
