@@ -12,6 +12,7 @@ use milena_wire::{RequestFrame, WireError, decode_request, encode_response, pars
 
 use crate::broker::Broker;
 use crate::connection::End;
+use crate::fetch::room::Held;
 use crate::handlers;
 use crate::metrics::ErrorCodes;
 pub use crate::peer::Connection;
@@ -108,10 +109,21 @@ pub struct Context {
 pub enum Outcome {
     /// A whole response frame, length prefix included.
     Reply(Bytes),
+    /// A response frame in pieces.
+    Pieces(Pieces),
     /// No answer (Produce with acks 0).
     Silent,
     /// The connection is closed; the reason is for the log.
     Close(WireError),
+}
+
+/// A whole response frame, length prefix included, that lies in several places. It is written from there.
+#[derive(Debug)]
+pub struct Pieces {
+    /// What is written, one behind the other.
+    pub bytes: Vec<Bytes>,
+    /// Room that they take until they are written.
+    pub held: Held,
 }
 
 /// Decodes the request, calls `serve`, encodes its answer; `None` is silence.

@@ -176,6 +176,10 @@ async fn answer_all(
                 Ok(()) => continue,
                 Err(end) => end,
             },
+            Ok(Outcome::Pieces(answer)) => match writer.answer_in_pieces(answer).await {
+                Ok(()) => continue,
+                Err(end) => end,
+            },
             Ok(Outcome::Silent) => continue,
             Ok(Outcome::Close(error)) => error.into(),
             Err(end) => end,

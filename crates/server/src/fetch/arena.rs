@@ -6,6 +6,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use parking_lot::Mutex;
 
 /// Smallest chunk: a mebibyte, which is what most consumers ask of a partition, and its headers.
@@ -109,10 +110,12 @@ impl Arena {
         (slice, written)
     }
 
-    /// The bytes of a slice of this arena.
+    /// Its slices, to be shared. A chunk goes back to the pool when the last of its slices is dropped.
     #[must_use]
-    pub fn get(&self, slice: &Slice) -> &[u8] {
-        self.chunks.get(slice.chunk).and_then(|chunk| chunk.get(slice.range.clone())).unwrap_or_default()
+    pub fn freeze(mut self) -> Frozen {
+        let pool = &self.pool;
+        let shared = |bytes| Bytes::from_owner(Shared { bytes, pool: Arc::clone(pool) });
+        Frozen { chunks: self.chunks.drain(..).map(shared).collect() }
     }
 }
 
@@ -121,6 +124,40 @@ impl Drop for Arena {
         for chunk in self.chunks.drain(..) {
             self.pool.give_back(chunk);
         }
+    }
+}
+
+/// What an arena holds when nothing is added any more.
+#[derive(Default)]
+pub struct Frozen {
+    chunks: Vec<Bytes>,
+}
+
+impl Frozen {
+    /// The bytes of a slice of the arena that this was.
+    #[must_use]
+    pub fn get(&self, slice: &Slice) -> Bytes {
+        let inside = |chunk: &&Bytes| slice.range.end <= chunk.len();
+        let chunk = self.chunks.get(slice.chunk).filter(inside);
+        chunk.map(|chunk| chunk.slice(slice.range.clone())).unwrap_or_default()
+    }
+}
+
+/// A chunk on loan.
+struct Shared {
+    bytes: Vec<u8>,
+    pool: Arc<BufferPool>,
+}
+
+impl AsRef<[u8]> for Shared {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.pool.give_back(std::mem::take(&mut self.bytes));
     }
 }
 
@@ -137,22 +174,23 @@ mod tests {
         let mut arena = Arena::new(Arc::default());
         let slices: Vec<_> = (0..5).map(|byte| fill(&mut arena, byte, CHUNK_BYTES / 2 + 1)).collect();
         assert_eq!(arena.len(), 5 * (CHUNK_BYTES / 2 + 1));
+        let frozen = arena.freeze();
         for (byte, slice) in (0..5).zip(&slices) {
-            assert_eq!(slice.len(), CHUNK_BYTES / 2 + 1);
-            assert!(arena.get(slice).iter().all(|one| *one == byte));
+            assert_eq!(frozen.get(slice).len(), CHUNK_BYTES / 2 + 1);
+            assert!(frozen.get(slice).iter().all(|one| *one == byte));
         }
-        assert!(arena.get(&Slice::default()).is_empty());
+        assert!(frozen.get(&Slice::default()).is_empty());
     }
 
     #[test]
     fn nothing_that_was_written_is_moved_when_more_comes() {
         let mut arena = Arena::new(Arc::default());
         let first = fill(&mut arena, 1, 100);
-        let place = arena.get(&first).as_ptr();
+        let place = arena.chunks[0].as_ptr();
         for _ in 0..10 {
             fill(&mut arena, 2, CHUNK_BYTES / 3);
         }
-        assert_eq!(arena.get(&first).as_ptr(), place);
+        assert_eq!(arena.freeze().get(&first).as_ptr(), place);
     }
 
     #[test]
@@ -166,8 +204,11 @@ mod tests {
         assert_eq!(pool.free.lock().len(), POOLED_CHUNKS);
         let mut arena = Arena::new(Arc::clone(&pool));
         let slice = fill(&mut arena, 2, 10);
-        assert_eq!(arena.get(&slice), [2; 10]);
+        let bytes = arena.freeze().get(&slice);
+        assert_eq!(bytes[..], [2; 10]);
         assert_eq!(pool.free.lock().len(), POOLED_CHUNKS - 1);
+        drop(bytes);
+        assert_eq!(pool.free.lock().len(), POOLED_CHUNKS);
     }
 
     #[test]

@@ -1,13 +1,13 @@
 //! The response frame of Fetch, versions 4 to 17.
 //!
-//! Written here and not through the schema crate, because that takes the records of each partition as one more buffer
-//! and copies it: here they go from where they were encoded into the frame. A test compares every version with the
-//! schema crate, byte for byte.
+//! Written here and not through the schema crate, because that puts the whole frame together in one buffer, and megabytes
+//! of fresh memory cost more than encoding the records did: here they go to the socket from where they were encoded, as
+//! pieces of the frame. A test compares every version with the schema crate, byte for byte.
 
 use bytes::{BufMut, Bytes};
 use milena_wire::WireError;
 
-use super::arena::Arena;
+use super::arena::Frozen;
 use super::reader::Answer;
 use super::want::{TopicKey, Want};
 
@@ -29,6 +29,9 @@ const PREFERRED_REPLICA: i16 = 11;
 /// Bytes of a partition beside its records, at most.
 const PARTITION_BYTES: usize = 48;
 
+/// Records of a partition up to this size are copied into the frame: to hand them on as a piece of their own costs more.
+const COPIED_BYTES_MAX: usize = 2048;
+
 /// What stands in front of the partitions.
 #[derive(Debug, Clone, Copy)]
 pub struct Head {
@@ -45,18 +48,21 @@ pub struct Head {
     pub read_committed: bool,
 }
 
-/// A whole response frame, length prefix included. `partitions` are the answers to write, in order; neighbours of one
-/// topic share its entry.
+/// A whole response frame, length prefix included, in pieces. `partitions` are the answers to write, in order; neighbours
+/// of one topic share its entry.
 ///
 /// # Errors
 /// When the frame passes 2 GiB.
-pub fn write_frame(head: &Head, partitions: &[(&Want, &Answer)], arena: &Arena) -> Result<Bytes, WireError> {
+pub fn write_frame(head: &Head, partitions: &[(&Want, &Answer)], records: &Frozen) -> Result<Vec<Bytes>, WireError> {
     let runs: Vec<&[(&Want, &Answer)]> =
         partitions.chunk_by(|(left, _), (right, _)| left.key.topic == right.key.topic).collect();
     let names: usize = runs.iter().filter_map(|run| run.first()).map(|(want, _)| topic_bytes(want)).sum();
-    let records: usize = partitions.iter().map(|(_, answer)| answer.records.len()).sum();
+    let sizes = partitions.iter().map(|(_, answer)| answer.records.len());
+    let copied: usize = sizes.filter(|size| *size <= COPIED_BYTES_MAX).sum();
     let mut frame = Frame {
-        out: Vec::with_capacity(32 + names + partitions.len() * PARTITION_BYTES + records),
+        out: Vec::with_capacity(32 + names + partitions.len() * PARTITION_BYTES + copied),
+        between: Vec::new(),
+        records_bytes: 0,
         version: head.version,
         flexible: head.version >= FLEXIBLE,
     };
@@ -70,7 +76,7 @@ pub fn write_frame(head: &Head, partitions: &[(&Want, &Answer)], arena: &Arena) 
     }
     frame.length(runs.len());
     for run in runs {
-        frame.topic(run, head.read_committed, arena);
+        frame.topic(run, head.read_committed, records);
     }
     frame.tags();
     frame.finish()
@@ -84,13 +90,18 @@ fn topic_bytes(want: &Want) -> usize {
 }
 
 struct Frame {
+    /// All of the frame but the records that are pieces of their own.
     out: Vec<u8>,
+    /// Those records, and how much of `out` comes before them.
+    between: Vec<(usize, Bytes)>,
+    /// Bytes of those records.
+    records_bytes: usize,
     version: i16,
     flexible: bool,
 }
 
 impl Frame {
-    fn topic(&mut self, run: &[(&Want, &Answer)], read_committed: bool, arena: &Arena) {
+    fn topic(&mut self, run: &[(&Want, &Answer)], read_committed: bool, records: &Frozen) {
         match run.first().map(|(want, _)| &want.key.topic) {
             Some(TopicKey::Name(name)) if self.version < BY_ID => self.string(name),
             Some(TopicKey::Id(id)) if self.version >= BY_ID => self.out.put_slice(id.as_bytes()),
@@ -100,12 +111,12 @@ impl Frame {
         }
         self.length(run.len());
         for (want, answer) in run {
-            self.partition(want, answer, read_committed, arena);
+            self.partition(want, answer, read_committed, records);
         }
         self.tags();
     }
 
-    fn partition(&mut self, want: &Want, answer: &Answer, read_committed: bool, arena: &Arena) {
+    fn partition(&mut self, want: &Want, answer: &Answer, read_committed: bool, records: &Frozen) {
         self.out.put_i32(want.key.partition);
         self.out.put_i16(answer.error.map_or(0, |error| error.code()));
         self.out.put_i64(answer.high_watermark);
@@ -122,9 +133,14 @@ impl Frame {
         if self.version >= PREFERRED_REPLICA {
             self.out.put_i32(-1);
         }
-        let records = arena.get(&answer.records);
-        self.length(records.len());
-        self.out.put_slice(records);
+        self.length(answer.records.len());
+        let records = records.get(&answer.records);
+        if records.len() > COPIED_BYTES_MAX {
+            self.records_bytes += records.len();
+            self.between.push((self.out.len(), records));
+        } else {
+            self.out.put_slice(&records);
+        }
         match answer.diverging {
             Some((epoch, end)) if self.version >= DIVERGING => {
                 // One tagged field, number 0, its length.
@@ -175,12 +191,22 @@ impl Frame {
         }
     }
 
-    fn finish(mut self) -> Result<Bytes, WireError> {
-        let length = i32::try_from(self.out.len() - 4).map_err(|_| WireError::Encode("over 2 GiB".to_owned()))?;
+    fn finish(mut self) -> Result<Vec<Bytes>, WireError> {
+        let length = self.out.len() - 4 + self.records_bytes;
+        let length = i32::try_from(length).map_err(|_| WireError::Encode("over 2 GiB".to_owned()))?;
         if let Some(prefix) = self.out.first_chunk_mut::<4>() {
             *prefix = length.to_be_bytes();
         }
-        Ok(Bytes::from(self.out))
+        let mut out = Bytes::from(self.out);
+        let mut pieces = Vec::with_capacity(self.between.len() * 2 + 1);
+        let mut written = 0;
+        for (before, records) in self.between {
+            pieces.push(out.split_to(before - written));
+            pieces.push(records);
+            written = before;
+        }
+        pieces.push(out);
+        Ok(pieces)
     }
 }
 

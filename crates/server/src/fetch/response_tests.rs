@@ -9,7 +9,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use uuid::Uuid;
 
-use super::super::arena::BufferPool;
+use super::super::arena::{Arena, BufferPool};
 use super::super::want::{PartitionKey, Position};
 use super::*;
 
@@ -24,7 +24,7 @@ fn topic(version: i16, number: u8) -> TopicKey {
     }
 }
 
-fn ours(head: &Head, rows: &[Row]) -> Bytes {
+fn pieces(head: &Head, rows: &[Row]) -> Vec<Bytes> {
     let mut arena = Arena::new(Arc::new(BufferPool::default()));
     let pairs: Vec<(Want, Answer)> = rows
         .iter()
@@ -39,7 +39,11 @@ fn ours(head: &Head, rows: &[Row]) -> Bytes {
         })
         .collect();
     let rows: Vec<_> = pairs.iter().map(|(want, answer)| (want, answer)).collect();
-    write_frame(head, &rows, &arena).unwrap()
+    write_frame(head, &rows, &arena.freeze()).unwrap()
+}
+
+fn ours(head: &Head, rows: &[Row]) -> Bytes {
+    pieces(head, rows).concat().into()
 }
 
 /// Some answers diverge.
@@ -114,12 +118,23 @@ fn more_topics_than_one_byte_of_length_holds() {
 }
 
 #[test]
-fn the_frame_is_allocated_once() {
+fn small_records_are_copied_once_into_one_piece() {
     let rows: Vec<Row> =
         (0_u16..300).map(|index| (index.to_le_bytes()[0] % 3, i32::from(index), false, 5, 0, 100)).collect();
     for version in [4, 12, 13] {
         let head = Head { version, correlation_id: 1, error_code: 0, session_id: 0, read_committed: false };
-        let frame = Vec::from(ours(&head, &rows));
+        let pieces = pieces(&head, &rows);
+        assert_eq!(pieces.len(), 1);
+        let frame = Vec::from(pieces[0].clone());
         assert!(frame.capacity() < frame.len() + frame.len() / 3, "{} for {}", frame.capacity(), frame.len());
     }
+}
+
+#[test]
+fn large_records_are_not_copied() {
+    let rows: Vec<Row> = (0..3).map(|index| (0, index, false, 5, 0, 100_000)).collect();
+    let head = Head { version: 12, correlation_id: 1, error_code: 0, session_id: 0, read_committed: false };
+    let sizes: Vec<usize> = pieces(&head, &rows).iter().map(Bytes::len).collect();
+    assert_eq!(sizes.iter().filter(|size| **size == 100_000).count(), 3);
+    assert_eq!(sizes.len(), 7);
 }

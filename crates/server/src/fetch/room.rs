@@ -8,7 +8,6 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// The budget of all answers. Cloning shares it.
@@ -75,23 +74,6 @@ impl Held {
             (Some(_), None) => {}
         }
     }
-
-    /// The frame, which holds the room for as long as it exists.
-    #[must_use]
-    pub fn until_dropped(self, frame: Bytes) -> Bytes {
-        if self.permits.is_none() { frame } else { Bytes::from_owner(Owner { frame, _held: self }) }
-    }
-}
-
-struct Owner {
-    frame: Bytes,
-    _held: Held,
-}
-
-impl AsRef<[u8]> for Owner {
-    fn as_ref(&self) -> &[u8] {
-        &self.frame
-    }
 }
 
 #[cfg(test)]
@@ -109,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_used_comes_back_and_what_is_used_is_held_with_the_frame() {
+    fn what_is_not_used_comes_back_and_what_is_used_is_held() {
         let room = Room::new(100);
         let mut held = room.take(60);
         held.shrink(10);
@@ -117,11 +99,7 @@ mod tests {
         held.merge(room.take(20));
         held.merge(Held::default());
         assert_eq!((held.bytes(), room.free()), (30, 70));
-        let frame = held.until_dropped(Bytes::from_static(b"frame"));
-        let slice = frame.slice(1..3);
-        drop(frame);
-        assert_eq!((&slice[..], room.free()), (&b"ra"[..], 70));
-        drop(slice);
+        drop(held);
         assert_eq!(room.free(), 100);
     }
 

@@ -25,7 +25,6 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use milena_store::Store;
 use milena_wire::WireError;
 use milena_wire::kafka_protocol::ResponseError;
@@ -33,11 +32,12 @@ use milena_wire::kafka_protocol::messages::fetch_request::{FetchPartition, Fetch
 use milena_wire::kafka_protocol::messages::{ApiKey, FetchRequest, TopicName};
 use uuid::Uuid;
 
-use crate::dispatch::{Api, Connection, Outcome, Request, decode};
+use crate::dispatch::{Api, Connection, Outcome, Pieces, Request, decode};
 use crate::fetch::Fetches;
-use crate::fetch::arena::Arena;
+use crate::fetch::arena::Frozen;
 use crate::fetch::reader::{self, Answer, Pass, Topics};
 use crate::fetch::response::{Head, write_frame};
+use crate::fetch::room::Held;
 use crate::fetch::serve::{Patience, Source, serve};
 use crate::fetch::sessions::{Ask, EPOCH_NEW, NO_SESSION, Plan, SessionError, Summary};
 use crate::fetch::want::{PartitionKey, Position, TopicKey, Want};
@@ -56,9 +56,6 @@ pub const API: Api = Api {
 /// First version that names topics by id.
 const BY_ID: i16 = 13;
 
-/// Copying more records than this into a frame is announced to the runtime, which moves other tasks to another thread.
-const COPIED_INLINE_BYTES: usize = 4 << 20;
-
 async fn handle(request: Request) -> Outcome {
     let broker = &request.context.broker;
     let decoded = match decode::<FetchRequest>(broker, request.body, request.version).await {
@@ -74,7 +71,7 @@ async fn handle(request: Request) -> Outcome {
         threads_can_block: broker.threads_can_block,
     };
     match fetch(&environment, decoded, request.context.connection.ending()).await {
-        Ok(frame) => Outcome::Reply(frame),
+        Ok(answer) => Outcome::Pieces(answer),
         Err(error) => Outcome::Close(error),
     }
 }
@@ -113,7 +110,7 @@ async fn fetch<T: Topics>(
     environment: &Environment<'_, T>,
     asked: Asked,
     ending: impl Future<Output = ()>,
-) -> Result<Bytes, WireError> {
+) -> Result<Pieces, WireError> {
     let Asked { mut head, ask, patience } = asked;
     let Environment { store, topics, fetches, metrics, request, threads_can_block } = *environment;
     let wants_session = ask.epoch == EPOCH_NEW;
@@ -130,7 +127,7 @@ async fn fetch<T: Topics>(
         threads_can_block,
     };
     let targets = reader::resolve(topics, &plan.wants);
-    let mut pass = serve(&source, &plan.wants, &targets, patience, ending).await;
+    let pass = serve(&source, &plan.wants, &targets, patience, ending).await;
     count(metrics, &pass);
     if let Some((api, connection)) = request {
         connection.was_parked(pass.slept);
@@ -144,11 +141,9 @@ async fn fetch<T: Topics>(
                 metrics.sessions_refused.add(1);
             }
             head.session_id = finished.session_id;
-            let held = std::mem::take(&mut pass.held);
-            let write = || write_frame(&head, &included(&plan, &pass, finished.included.as_deref()), &pass.arena);
-            let copies_much = threads_can_block && pass.arena.len() > COPIED_INLINE_BYTES;
-            let frame = if copies_much { tokio::task::block_in_place(write) } else { write() };
-            frame.map(|frame| held.until_dropped(frame))
+            let Pass { answers, arena, held, .. } = pass;
+            let included = included(&plan, &answers, finished.included.as_deref());
+            Ok(Pieces { bytes: write_frame(&head, &included, &arena.freeze())?, held })
         }
         Err(error) => refuse(environment, head, error),
     }
@@ -162,7 +157,7 @@ fn count(metrics: &FetchMetrics, pass: &Pass) {
     metrics.errors.add(pass.errors as u64);
 }
 
-fn refuse<T>(environment: &Environment<'_, T>, mut head: Head, error: SessionError) -> Result<Bytes, WireError> {
+fn refuse<T>(environment: &Environment<'_, T>, mut head: Head, error: SessionError) -> Result<Pieces, WireError> {
     let code = match error {
         SessionError::NotFound => ResponseError::FetchSessionIdNotFound,
         SessionError::Epoch => ResponseError::InvalidFetchSessionEpoch,
@@ -172,11 +167,11 @@ fn refuse<T>(environment: &Environment<'_, T>, mut head: Head, error: SessionErr
     if let Some((api, _)) = environment.request {
         api.errors.note(head.error_code);
     }
-    write_frame(&head, &[], &Arena::new(Arc::clone(&environment.fetches.buffers)))
+    Ok(Pieces { bytes: write_frame(&head, &[], &Frozen::default())?, held: Held::default() })
 }
 
-fn included<'a>(plan: &'a Plan, pass: &'a Pass, chosen: Option<&[bool]>) -> Vec<(&'a Want, &'a Answer)> {
-    let all = plan.wants.iter().zip(&pass.answers);
+fn included<'a>(plan: &'a Plan, answers: &'a [Answer], chosen: Option<&[bool]>) -> Vec<(&'a Want, &'a Answer)> {
+    let all = plan.wants.iter().zip(answers);
     match chosen {
         None => all.collect(),
         Some(chosen) => all.zip(chosen).filter(|(_, chosen)| **chosen).map(|(pair, _)| pair).collect(),

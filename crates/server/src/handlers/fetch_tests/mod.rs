@@ -61,8 +61,9 @@ async fn send_until(
         threads_can_block: false,
     };
     let asked = Asked::new(version, 5, &request, &world.limits);
-    let frame = fetch(&environment, asked, ending).await.unwrap();
-    let (correlation_id, response) = decode_response(ApiKey::Fetch, version, frame.slice(4..)).unwrap();
+    let frame = fetch(&environment, asked, ending).await.unwrap().bytes.concat();
+    let (correlation_id, response) =
+        decode_response(ApiKey::Fetch, version, frame.split_at(4).1.to_vec().into()).unwrap();
     assert_eq!(correlation_id, 5);
     response
 }

@@ -1,3 +1,5 @@
+use bytes::Bytes;
+
 use super::*;
 
 #[tokio::test]
@@ -184,7 +186,7 @@ async fn answers_that_nobody_reads_shorten_further_ones_down_to_one_record() {
         let asked = Asked::new(12, 5, &request(vec![of(&topic, partitions)]), &world.limits);
         fetch(&environment, asked, pending()).await.unwrap()
     };
-    let records_of = |frame: &Bytes| frame.len() / RECORD;
+    let records_of = |answer: &Pieces| answer.bytes.concat().len() / RECORD;
     let unread = frame().await;
     assert_eq!(records_of(&unread), 10, "as many as there is room for");
     let one = frame().await;
