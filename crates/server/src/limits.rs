@@ -14,6 +14,11 @@ pub const CLIENT_SOFTWARE_MAX: usize = 200;
 /// again.
 pub(crate) const STORE_SILENCE_MAX: Duration = Duration::from_secs(60);
 
+/// Bytes of records after which a Fetch answer ends although the client would take more, unless it waits for more. Clients
+/// ask for 50 MiB as a rule: this much stays in the cache of a processor from the disk to the socket, and its memory is used
+/// again by the next answer. Passed: the client asks again.
+pub(crate) const FETCH_ENOUGH_BYTES: usize = 4 << 20;
+
 /// Bounds of the server; all of them are configuration.
 #[derive(Debug, Clone)]
 pub struct Limits {

@@ -1,7 +1,7 @@
 //! One pass over the wanted partitions.
 //!
-//! Partitions are read one after the other in the order given, under one byte budget: what an earlier one used is not
-//! there for a later one. A partition at its end costs no read, only a look at its bounds.
+//! Partitions are read one after the other, under one byte budget: what an earlier one used is not there for a later one.
+//! A partition at its end costs no read, only a look at its bounds.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -177,6 +177,8 @@ impl Counts {
 /// Bounds of a pass.
 #[derive(Debug, Clone, Copy)]
 pub struct PassLimits {
+    /// The partition that is read first, counted round and round; those in front of it are read last.
+    pub first: usize,
     /// Bytes of records in all, but for the first one.
     pub bytes: usize,
     /// True on a multi-thread runtime, where a thread may say that it is busy.
@@ -205,7 +207,9 @@ pub async fn read(
         Reader { store, limits, room: memory.room, arena, held: Held::default(), counts: Counts::default() };
     let mut answers = Vec::with_capacity(wants.len());
     let mut turn_ends_at = BYTES_PER_TURN;
-    for (index, (want, target)) in wants.iter().zip(targets).enumerate() {
+    let first = limits.first.checked_rem(wants.len()).unwrap_or(0);
+    let in_turn = wants.iter().zip(targets).cycle().skip(first).take(wants.len());
+    for (index, (want, target)) in in_turn.enumerate() {
         if index % PARTITIONS_PER_TURN == PARTITIONS_PER_TURN - 1 || reader.arena.len() >= turn_ends_at {
             tokio::task::yield_now().await;
             turn_ends_at = reader.arena.len() + BYTES_PER_TURN;
@@ -215,6 +219,7 @@ pub async fn read(
             Err(error) => Answer::failed(*error),
         });
     }
+    answers.rotate_right(first);
     let errors = answers.iter().filter(|answer| answer.error.is_some()).count();
     let has_news = answers.iter().any(Answer::is_news);
     let (arena, held, counts) = (reader.arena, reader.held, reader.counts);

@@ -25,12 +25,16 @@ pub struct Patience {
     pub bytes_min: usize,
     /// Bytes of records in the answer, but for the first record.
     pub bytes_max: usize,
+    /// True when the client would take more than `bytes_max`.
+    pub ends_early: bool,
 }
 
 /// What a fetch reads from, and where it waits.
 pub struct Source<'a> {
     /// The engine.
     pub store: &'a dyn Store,
+    /// The partition that is read first, counted round and round.
+    pub first: usize,
     /// Where fetches wait.
     pub purgatory: &'a Purgatory,
     /// Buffers of responses.
@@ -99,7 +103,11 @@ struct Fetch<'a> {
 impl Fetch<'_> {
     async fn read(&self) -> Pass {
         let memory = Memory { pool: self.source.buffers, room: self.source.room };
-        let limits = PassLimits { bytes: self.patience.bytes_max, threads_can_block: self.source.threads_can_block };
+        let limits = PassLimits {
+            first: self.source.first,
+            bytes: self.patience.bytes_max,
+            threads_can_block: self.source.threads_can_block,
+        };
         reader::read(self.source.store, self.wants, self.targets, limits, memory).await
     }
 

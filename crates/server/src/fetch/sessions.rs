@@ -75,6 +75,14 @@ pub struct Plan {
     kind: Kind,
 }
 
+impl Plan {
+    /// True when no session keeps the order of the partitions for the next request.
+    #[must_use]
+    pub fn is_sessionless(&self) -> bool {
+        matches!(self.kind, Kind::Sessionless)
+    }
+}
+
 enum Kind {
     Sessionless,
     New { by_id: bool },

@@ -5,7 +5,8 @@
 //! - Waits up to `max_wait` (at most `fetch_wait_max`) until `min_bytes` of records are there. An error in any partition,
 //!   a deleted topic and shutdown answer at once; a client that is gone is not waited for.
 //! - `max_bytes` (at most `fetch_response_bytes`) and `partition_max_bytes` cut at a record; the first record of the
-//!   response is returned whatever its size (KIP-74), or a consumer could never get past it.
+//!   response is returned whatever its size (KIP-74), or a consumer could never get past it. 4 MiB end an answer, unless
+//!   `min_bytes` asks for more. So that this starves no partition, requests without a session begin in turn at each one.
 //! - When clients leave so many answers unread that their bytes pass `in_flight_bytes`, further answers get shorter, down
 //!   to one record.
 //! - An offset outside of the log is 1, with the true log start offset and high watermark: the client resets by them.
@@ -41,7 +42,7 @@ use crate::fetch::room::Held;
 use crate::fetch::serve::{Patience, Source, serve};
 use crate::fetch::sessions::{Ask, EPOCH_NEW, NO_SESSION, Plan, SessionError, Summary};
 use crate::fetch::want::{PartitionKey, Position, TopicKey, Want};
-use crate::limits::Limits;
+use crate::limits::{FETCH_ENOUGH_BYTES, Limits};
 use crate::metrics::{ApiMetrics, FetchMetrics};
 
 /// Table entry.
@@ -120,6 +121,7 @@ async fn fetch<T: Topics>(
     };
     let source = Source {
         store,
+        first: if patience.ends_early && plan.is_sessionless() { fetches.next_turn() } else { 0 },
         purgatory: &fetches.purgatory,
         buffers: &fetches.buffers,
         room: &fetches.room,
@@ -188,12 +190,15 @@ fn summary(answer: &Answer) -> Summary {
 }
 
 fn patience(request: &FetchRequest, limits: &Limits) -> Patience {
-    let bytes_max = usize::try_from(request.max_bytes).unwrap_or(0).min(limits.fetch_response_bytes);
+    let bytes_most = usize::try_from(request.max_bytes).unwrap_or(0).min(limits.fetch_response_bytes);
+    // More than the limit never comes.
+    let bytes_min = usize::try_from(request.min_bytes).unwrap_or(0).min(bytes_most.max(1));
+    let bytes_max = bytes_most.min(bytes_min.max(FETCH_ENOUGH_BYTES));
     Patience {
         wait: Duration::from_millis(u64::try_from(request.max_wait_ms).unwrap_or(0)).min(limits.fetch_wait_max),
-        // More than the limit never comes.
-        bytes_min: usize::try_from(request.min_bytes).unwrap_or(0).min(bytes_max.max(1)),
+        bytes_min,
         bytes_max,
+        ends_early: bytes_max < bytes_most,
     }
 }
 

@@ -141,6 +141,34 @@ async fn limits_cut_at_a_record() {
 }
 
 #[tokio::test]
+async fn an_answer_ends_when_it_is_large_enough_and_no_partition_starves() {
+    const PARTITIONS: i32 = 8;
+    let world = World::new();
+    let topic = world.topic("orders", PARTITIONS.unsigned_abs()).await;
+    for partition in 0..PARTITIONS.unsigned_abs() {
+        world.append(&topic, partition, &vec![TestMessage::new(1, &[b'x'; 100_000]); 10]).await;
+    }
+    let ask = |min_bytes| {
+        let partitions = (0..PARTITIONS).map(|index| at(index, 0)).collect();
+        waiting(vec![of(&topic, partitions)], 0, min_bytes)
+    };
+    let mut served = [0; PARTITIONS as usize];
+    for _ in 0..PARTITIONS {
+        let response = send(&world, 12, ask(1)).await;
+        let partitions = &response.responses[0].partitions;
+        let indices: Vec<i32> = partitions.iter().map(|data| data.partition_index).collect();
+        assert_eq!(indices, (0..PARTITIONS).collect::<Vec<_>>(), "in the order of the request");
+        let sizes: Vec<usize> = partitions.iter().map(|data| data.records.as_ref().unwrap().len()).collect();
+        assert!((3_900_000..=FETCH_ENOUGH_BYTES).contains(&sizes.iter().sum::<usize>()), "{sizes:?}");
+        served.iter_mut().zip(&sizes).for_each(|(served, size)| *served += usize::from(*size > 900_000));
+    }
+    assert_eq!(served, [4; PARTITIONS as usize]);
+    let response = send(&world, 12, ask(6_000_000)).await;
+    let bytes = |data: &PartitionData| data.records.as_ref().unwrap().len();
+    assert!(response.responses[0].partitions.iter().map(bytes).sum::<usize>() >= 5_900_000, "as it was asked for");
+}
+
+#[tokio::test]
 async fn the_server_bounds_what_a_client_may_ask_for() {
     let world = World::with(Limits { fetch_response_bytes: 10_000, ..Limits::default() });
     let topic = world.topic("orders", 1).await;
