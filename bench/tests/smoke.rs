@@ -88,6 +88,7 @@ async fn what_is_produced_is_fetched() {
         consumers: 2,
         depth: 3,
         megabytes: 2,
+        fetches: 2,
         rate: 1,
         singles: 50,
         seconds: 1,

@@ -9,6 +9,7 @@ use tokio::task::JoinSet;
 use super::Plan;
 use crate::Result;
 use crate::client::{Connection, accepted};
+use crate::latency::Latencies;
 use crate::setup::topic_name;
 
 /// Version of Fetch that names topics, and that Kafka 4 and Milena speak.
@@ -27,8 +28,22 @@ const LAST_OFFSET_DELTA: usize = 23;
 /// Where a consumer goes on, and where it ends, by partition.
 pub(super) type Positions = BTreeMap<i32, (i64, i64)>;
 
-/// Reads so many records of each partition; returns how many that were.
-pub(super) async fn all(plan: &Plan, per_partition: &BTreeMap<i32, u64>) -> Result<u64> {
+/// What consumers did.
+#[derive(Debug, Default)]
+pub(super) struct Fetched {
+    pub(super) records: u64,
+    pub(super) latencies: Latencies,
+}
+
+impl Fetched {
+    pub(super) fn merge(&mut self, other: &Self) {
+        self.records += other.records;
+        self.latencies.merge(&other.latencies);
+    }
+}
+
+/// Reads so many records of each partition.
+pub(super) async fn all(plan: &Plan, per_partition: &BTreeMap<i32, u64>) -> Result<Fetched> {
     let consumers = plan.options.consumers.max(1);
     let mut fetching = JoinSet::new();
     for number in 0..consumers {
@@ -37,20 +52,24 @@ pub(super) async fn all(plan: &Plan, per_partition: &BTreeMap<i32, u64>) -> Resu
             share.map(|(at, records)| Ok((*at, (0, i64::try_from(*records)?)))).collect();
         fetching.spawn(read(plan.clone(), positions?));
     }
-    while let Some(fetched) = fetching.join_next().await {
-        fetched??;
+    let mut all = Fetched { records: per_partition.values().sum(), ..Fetched::default() };
+    while let Some(latencies) = fetching.join_next().await {
+        all.latencies.merge(&latencies??);
     }
-    Ok(per_partition.values().sum())
+    Ok(all)
 }
 
-async fn read(plan: Plan, mut positions: Positions) -> Result<()> {
+async fn read(plan: Plan, mut positions: Positions) -> Result<Latencies> {
     let mut connection = Connection::open(&plan.address).await?;
+    let mut latencies = Latencies::default();
     while !positions.is_empty() {
-        let answer = connection.call(FETCH, &request(&plan.topic, &positions, WAIT_MS)).await?;
+        connection.send(FETCH, &request(&plan.topic, &positions, WAIT_MS)).await?;
+        let (answer, took) = connection.receive::<FetchRequest>().await?;
+        latencies.add(took);
         advance(&answer, &mut positions)?;
         positions.retain(|_, (next, end)| next < end);
     }
-    Ok(())
+    Ok(latencies)
 }
 
 /// A fetch of all those partitions.

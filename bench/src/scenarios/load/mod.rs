@@ -45,13 +45,16 @@ pub struct Options {
     /// Megabytes of values that are produced and fetched
     #[arg(long, default_value_t = 1_000)]
     pub megabytes: u64,
+    /// Times that all of it is fetched: one takes too few clock ticks of CPU time to be told from the next
+    #[arg(long, default_value_t = 5)]
+    pub fetches: u32,
     /// Megabytes of values per second in the phase at a fixed rate
     #[arg(long, default_value_t = 20)]
     pub rate: u64,
     /// Single records per second in the last phase
     #[arg(long, default_value_t = 500)]
     pub singles: u32,
-    /// Seconds of each phase at a fixed rate
+    /// Seconds of each phase at a fixed rate; 0 leaves them out
     #[arg(long, default_value_t = 5)]
     pub seconds: u64,
 }
@@ -99,6 +102,7 @@ pub async fn store(target: &Target, partitions: i32, megabytes: u64, measures: &
         consumers: 1,
         depth: 5,
         megabytes,
+        fetches: 0,
         rate: 1,
         singles: 1,
         seconds: 0,
@@ -134,16 +138,27 @@ impl Options {
         meter.stop(target, "produce", produced.records, self.record_bytes, &mut measures)?;
         add_percentiles(&mut measures, "produce: request", produced.latencies);
         let meter = Meter::start(target)?;
-        let fetched = fetch::all(&plan, &produced.per_partition).await?;
-        meter.stop(target, "fetch", fetched, self.record_bytes, &mut measures)?;
-        let steady = produce::steady(&plan).await?;
-        add_percentiles(&mut measures, &format!("{} MB/s: request", self.rate), steady.latencies);
-        #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
-        measures.add(format!("{} MB/s: requests skipped", self.rate), steady.skipped as f64);
-        let singles = end_to_end::singles(&plan, target, round).await?;
-        add_percentiles(&mut measures, "end to end", singles);
+        let mut fetched = fetch::Fetched::default();
+        for _ in 0..self.fetches {
+            fetched.merge(&fetch::all(&plan, &produced.per_partition).await?);
+        }
+        meter.stop(target, "fetch", fetched.records, self.record_bytes, &mut measures)?;
+        add_percentiles(&mut measures, "fetch: request", fetched.latencies);
+        if self.seconds > 0 {
+            self.at_fixed_rates(&plan, target, round, &mut measures).await?;
+        }
         add_memory(&mut measures, target)?;
         delete_topic(&mut connection, &topic).await?;
         Ok(measures)
+    }
+
+    async fn at_fixed_rates(&self, plan: &Plan, target: &Target, round: usize, measures: &mut Measures) -> Result<()> {
+        let steady = produce::steady(plan).await?;
+        add_percentiles(measures, &format!("{} MB/s: request", self.rate), steady.latencies);
+        #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
+        measures.add(format!("{} MB/s: requests skipped", self.rate), steady.skipped as f64);
+        let singles = end_to_end::singles(plan, target, round).await?;
+        add_percentiles(measures, "end to end", singles);
+        Ok(())
     }
 }
