@@ -108,7 +108,9 @@ impl Inner {
         let state = self.put(&identity, facts_of_details(&details));
         for partition in state.partitions() {
             // Nobody has seen it yet, so whatever appears in it is growth.
-            partition.lock().observe(crate::partition::Described::default(), 0, Instant::now());
+            let mut partition = partition.lock();
+            let floor = partition.floor();
+            partition.observe(crate::partition::Described::default(), floor, Instant::now());
         }
         Ok(state)
     }

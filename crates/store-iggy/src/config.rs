@@ -61,6 +61,8 @@ pub struct IggyConfig {
     pub bounds_max_age: Duration,
     /// Longest pause between two looks for messages of other writers, while somebody waits for them.
     pub probe_interval_max: Duration,
+    /// Bytes of records behind the newest snapshot of the journal that make another one due.
+    pub snapshot_behind_bytes: usize,
 }
 
 impl IggyConfig {
@@ -82,6 +84,7 @@ impl IggyConfig {
             start_timeout: limits::START_TIMEOUT,
             bounds_max_age: limits::BOUNDS_MAX_AGE,
             probe_interval_max: limits::PROBE_INTERVAL_MAX,
+            snapshot_behind_bytes: limits::SNAPSHOT_BEHIND_BYTES,
         }
     }
 }

@@ -8,8 +8,8 @@ use std::time::Duration;
 use iggy_common::{Client, IggyError, OptionsScope, SystemClient};
 use milena_store::metrics::EngineMetrics;
 use milena_store::{
-    AppendBatch, Appended, Bounds, Capabilities, Entry, Found, GrowthWatcher, OffsetStore, PartitionRef, PartitionSize,
-    ReadLimit, Store, StoreError, StoreFuture, TimeKind, TopicInfo, TopicRef, TopicSettings,
+    AppendBatch, Appended, Bounds, Capabilities, Entry, Epochs, Found, GrowthWatcher, OffsetStore, PartitionRef,
+    PartitionSize, ReadLimit, Store, StoreError, StoreFuture, TimeKind, TopicInfo, TopicRef, TopicSettings,
 };
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
@@ -17,6 +17,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::config::IggyConfig;
 use crate::dialer::{DialError, Dialer};
+use crate::epochs;
 use crate::inner::Inner;
 use crate::limits;
 use crate::options::Keys;
@@ -70,6 +71,7 @@ impl IggyStore {
         }
         let tasks = vec![
             tokio::spawn(probe::run(Arc::downgrade(&inner))).abort_handle(),
+            tokio::spawn(epochs::run(Arc::downgrade(&inner))).abort_handle(),
             tokio::spawn(renew_tokens(Arc::clone(&inner.dialer))).abort_handle(),
         ];
         Ok(Self { inner, runtime: Handle::current(), tasks })
@@ -250,6 +252,10 @@ impl Store for IggyStore {
         self.run(|inner| async move { inner.bounds(&at).await })
     }
 
+    fn epochs(&self, at: &PartitionRef) -> Epochs {
+        self.inner.epochs(at)
+    }
+
     fn trim<'a>(&'a self, at: &'a PartitionRef, before: u64) -> StoreFuture<'a, Bounds> {
         let at = at.clone();
         self.run(move |inner| async move { inner.trim(&at, before).await })
@@ -280,6 +286,9 @@ impl Store for IggyStore {
                 return;
             }
             let goodbye = async {
+                if let Err(error) = inner.save_ends().await {
+                    tracing::warn!(%error, "the ends of partitions are not saved: one that falls now may go unnoticed");
+                }
                 for line in inner.pool.all() {
                     let Some(client) = line.take().await else { continue };
                     inner.dialer.forget_token(&client).await;

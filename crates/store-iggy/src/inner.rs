@@ -1,6 +1,7 @@
 //! What every call shares, and looking at topics.
 
 use std::collections::HashSet;
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -8,21 +9,23 @@ use std::time::Instant;
 use iggy::prelude::TcpClient;
 use iggy_common::{IggyError, StreamClient, Topic, TopicClient, TopicDetails};
 use milena_store::metrics::EngineMetrics;
-use milena_store::{Bounds, GrowthWatcher, INTERNAL_STREAM, PartitionRef, StoreError, TopicInfo, TopicRef};
+use milena_store::{Bounds, Epochs, GrowthWatcher, PartitionRef, StoreError, TopicInfo, TopicRef};
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::Notify;
 
-use crate::config::IggyConfig;
+use crate::config::{AckDurability, IggyConfig};
 use crate::dialer::Dialer;
+use crate::epochs::is_journal;
 use crate::error::Op;
-use crate::journal::{self, Table};
 use crate::line::CallError;
 use crate::names::Names;
 use crate::offsets::Doubts;
 use crate::options::{Facts, Keys};
-use crate::partition::{Described, Partition, Seen};
+use crate::partition::{Described, Floor, Partition, Seen};
 use crate::pool::Pool;
 use crate::search::Searches;
+use crate::state::Reader;
+use crate::table::Table;
 use crate::topics::{TopicState, Topics};
 
 pub(crate) struct Inner {
@@ -32,12 +35,19 @@ pub(crate) struct Inner {
     pub(crate) keys: Keys,
     pub(crate) topics: Topics,
     pub(crate) table: Mutex<Table>,
-    /// Partitions whose trim point in the journal is void and not yet taken back there; see `trim.rs`.
-    pub(crate) void_trims: Mutex<HashSet<PartitionRef>>,
-    /// Held while records of trims are written, so that taking one back does not overtake the next.
-    pub(crate) writing_trims: tokio::sync::Mutex<()>,
+    /// Tells this gateway's claims from those of others, and of its earlier runs.
+    pub(crate) gateway: u64,
+    /// Partitions whose end fell and whose epoch did not rise in the journal yet; see `epochs.rs`.
+    pub(crate) falls: Mutex<HashSet<PartitionRef>>,
+    /// Held while an epoch is written.
+    pub(crate) raising: tokio::sync::Mutex<()>,
+    /// Held by whoever goes through `falls`.
+    pub(crate) raising_all: tokio::sync::Mutex<()>,
     /// How far the journal was read.
-    pub(crate) journal_next: tokio::sync::Mutex<u64>,
+    pub(crate) reader: tokio::sync::Mutex<Reader>,
+    /// True when much lies behind the newest snapshot of the journal, and while another is written.
+    pub(crate) compaction_due: AtomicBool,
+    pub(crate) compacting: AtomicBool,
     pub(crate) watcher: RwLock<Option<Arc<dyn GrowthWatcher>>>,
     pub(crate) searches: Mutex<Searches>,
     /// Topics that somebody waits for; see `probe.rs`.
@@ -57,9 +67,13 @@ impl Inner {
             keys,
             topics: Topics::default(),
             table: Mutex::default(),
-            void_trims: Mutex::default(),
-            writing_trims: tokio::sync::Mutex::new(()),
-            journal_next: tokio::sync::Mutex::new(0),
+            gateway: RandomState::new().build_hasher().finish(),
+            falls: Mutex::default(),
+            raising: tokio::sync::Mutex::default(),
+            raising_all: tokio::sync::Mutex::default(),
+            reader: tokio::sync::Mutex::default(),
+            compaction_due: AtomicBool::new(false),
+            compacting: AtomicBool::new(false),
             watcher: RwLock::default(),
             searches: Mutex::default(),
             probed: Mutex::default(),
@@ -129,7 +143,7 @@ impl Inner {
     /// Asks the server for the topic of that name, and takes in what it says.
     pub(crate) async fn describe(&self, stream: &str, topic: &str) -> Result<Option<Arc<TopicState>>, StoreError> {
         let known = self.topics.named(stream, topic);
-        let floors = known.as_ref().map(|state| floors(state)).unwrap_or_default();
+        let known_floors = known.as_ref().map(|state| floors(state)).unwrap_or_default();
         let asked = Instant::now();
         let Some(details) = self.get_topic(stream, topic).await? else {
             if let Some(known) = known {
@@ -138,13 +152,14 @@ impl Inner {
             return Ok(None);
         };
         if let Some(known) = known.filter(|known| is_same(&known.topic, &details)) {
-            self.take_in(&known, &details, &floors, asked);
+            self.take_in(&known, &details, &known_floors, asked);
             return Ok(Some(known));
         }
         let Some(stream_id) = self.stream_id(stream).await? else { return Ok(None) };
         let identity = TopicRef::new(stream, topic, stream_id, details.id, details.created_at.as_micros());
         let state = self.put(&identity, facts_of_details(&details));
-        self.take_in(&state, &details, &[], asked);
+        // What is known of it so far is from the journal, and was known before the question.
+        self.take_in(&state, &details, &floors(&state), asked);
         Ok(Some(state))
     }
 
@@ -175,15 +190,33 @@ impl Inner {
         let (state, replaced) = self.topics.put(topic, facts);
         if let Some(old) = replaced {
             self.forget(&old);
-        } else if facts.persists == Some(false) && !state.probed.load(Ordering::Relaxed) {
-            tracing::debug!(?topic, "the server acknowledges messages of this topic that it holds in memory only");
         }
-        for (number, partition) in (0..).zip(state.partitions()) {
-            // Locked before the table is asked, so that a trim point that becomes void meanwhile does not come back.
-            let mut partition = partition.lock();
-            partition.trim(self.kept_trim(&topic.partition(number)));
+        if facts.persists == Some(false) && !state.undurable.swap(true, Ordering::Relaxed) {
+            self.note_undurable(topic);
+        }
+        if !is_journal(topic) {
+            for (number, partition) in (0..).zip(state.partitions()) {
+                let at = topic.partition(number);
+                // Locked before the table is asked, so that what is older does not come after what is newer.
+                let mut partition = partition.lock();
+                let seen = partition.learn(&self.table.lock().marks(&at));
+                self.tell(&at, seen);
+            }
         }
         state
+    }
+
+    /// Says once of each topic that what is acknowledged in it can be lost.
+    fn note_undurable(&self, topic: &TopicRef) {
+        self.metrics.undurable_topics.add(1);
+        if self.config().durability == AckDurability::Fast {
+            return;
+        }
+        tracing::warn!(
+            ?topic,
+            "the server acknowledges messages of this topic that it holds in memory only: when it is killed they are lost, and \
+             their offsets given to others. The topic was created with such options, which cannot be changed"
+        );
     }
 
     /// A topic is gone.
@@ -222,11 +255,11 @@ impl Inner {
         }
     }
 
-    fn take_in(&self, state: &TopicState, details: &TopicDetails, floors: &[u64], asked: Instant) {
+    fn take_in(&self, state: &TopicState, details: &TopicDetails, floors: &[Floor], asked: Instant) {
         state.learn(facts_of_details(details));
         for described in &details.partitions {
             let Some(partition) = state.partition(described.id) else { continue };
-            let floor = floors.get(described.id as usize).copied().unwrap_or(0);
+            let floor = floors.get(described.id as usize).copied().unwrap_or_default();
             let mut partition = partition.lock();
             let said = Described {
                 current_offset: described.current_offset,
@@ -249,12 +282,16 @@ impl Inner {
             // The same offsets will hold other messages, with other times.
             self.searches.lock().forget(&at.topic);
         }
-        if seen.trim_void {
-            self.note_void_trim(at);
-        }
-        if at.topic.stream() == INTERNAL_STREAM && at.topic.topic() == journal::TOPIC {
+        if is_journal(&at.topic) {
             // Nobody but this store reads it.
             return;
+        }
+        if let Some((_, to)) = seen.fell {
+            self.falls.lock().insert(at.clone());
+            self.probe_wake.notify_one();
+            if let Some(watcher) = &*self.watcher.read() {
+                watcher.fell(at, to);
+            }
         }
         if let (Some(growth), Some(watcher)) = (seen.growth, &*self.watcher.read()) {
             watcher.grown(at, growth.end, growth.bytes);
@@ -274,8 +311,21 @@ impl Inner {
         self.want(&state);
         let now = Instant::now();
         self.look(&state, now.checked_sub(self.config().bounds_max_age).unwrap_or(now)).await?;
+        self.settle(at, &partition).await?;
         let bounds = partition.lock().bounds();
         Ok(bounds)
+    }
+
+    /// The epochs of a partition, from memory.
+    pub(crate) fn epochs(&self, at: &PartitionRef) -> Epochs {
+        match self.topics.get(&at.topic).and_then(|state| state.partition(at.partition)) {
+            Some(partition) => partition.lock().epochs().clone(),
+            None => self.table.lock().marks(at).epochs,
+        }
+    }
+
+    pub(crate) fn compaction_due(&self) -> bool {
+        self.compaction_due.load(Ordering::Relaxed)
     }
 
     /// What the store's callers see of a topic.
@@ -286,7 +336,7 @@ impl Inner {
     }
 }
 
-fn floors(state: &TopicState) -> Vec<u64> {
+fn floors(state: &TopicState) -> Vec<Floor> {
     state.partitions().iter().map(|partition| partition.lock().floor()).collect()
 }
 

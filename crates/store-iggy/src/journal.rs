@@ -1,11 +1,11 @@
-//! What the server has no field for: settings as they were asked for, and where partitions were trimmed.
+//! Records of what the server has no field for: settings as they were asked for, where partitions were trimmed, where
+//! their ends were, and where these moved back.
 //!
 //! Kept as messages in a topic of the internal stream, one JSON object each, and in memory. Every gateway on a server
-//! writes and reads the same topic. A record says all there is to say about its subject and the last one counts, so
-//! records of several gateways need no agreement: the server's order decides, for all of them alike. A record that is
-//! stored twice, or late, says the same thing again.
+//! writes and reads the same topic. The same records in the same order make the same table, so records of several
+//! gateways need no agreement: the server's order decides, for all of them alike. A record that is stored twice says the
+//! same thing again, and one of an epoch that is over says nothing.
 
-use std::collections::HashMap;
 use std::time::Duration;
 
 use milena_store::{Durability, PartitionRef, TopicRef, TopicSettings};
@@ -19,7 +19,7 @@ pub(crate) const TOPIC: &str = "engine";
 pub(crate) struct Incarnation {
     stream_id: u32,
     topic_id: u32,
-    created_at_micros: u64,
+    pub(crate) created_at_micros: u64,
 }
 
 impl From<&TopicRef> for Incarnation {
@@ -35,9 +35,39 @@ pub(crate) enum Record {
     /// The settings that were asked for, in place of all that were before.
     Settings { of: Incarnation, settings: Kept },
     /// Where a partition begins; 0 forgets it.
-    Trim { of: Incarnation, partition: u32, before: u64 },
+    Trim {
+        of: Incarnation,
+        partition: u32,
+        before: u64,
+        /// The epoch of the messages that it is about.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        epoch: u32,
+    },
     /// Nothing of that topic matters any more.
     Gone { of: Incarnation },
+    /// The end of a partition moved back to `start`, and what comes behind is of this epoch.
+    Epoch { of: Incarnation, partition: u32, epoch: u32, start: u64 },
+    /// Ends that partitions had: partition, epoch, end.
+    Ends { of: Incarnation, ends: Vec<(u32, u32, u64)> },
+    /// Whoever may remove old segments of a partition for a while.
+    Claim {
+        of: Incarnation,
+        partition: u32,
+        by: u64,
+        /// When it was appended, in the server's time; only in a snapshot, elsewhere the message says it.
+        #[serde(default, skip_serializing_if = "is_zero_long")]
+        at_micros: u64,
+    },
+    /// One of `parts` neighbours that say together what all records below offset `covers` say.
+    Snapshot { id: u64, covers: u64, part: u32, parts: u32, records: Vec<Self> },
+}
+
+fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
+fn is_zero_long(number: &u64) -> bool {
+    *number == 0
 }
 
 /// Settings in their stored form. Times are microseconds; a limit that is absent is the server's, one that is `null`
@@ -120,15 +150,37 @@ impl From<&Kept> for TopicSettings {
 }
 
 /// First byte of every record; one that is not known is an error, since skipping it could show what was trimmed.
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
+/// That of records which a Milena that knows no epochs reads too.
+const FIRST_VERSION: u8 = 1;
 
 impl Record {
     pub(crate) fn settings(topic: &TopicRef, settings: &TopicSettings) -> Self {
         Self::Settings { of: topic.into(), settings: settings.into() }
     }
 
-    pub(crate) fn trim(at: &PartitionRef, before: u64) -> Self {
-        Self::Trim { of: (&at.topic).into(), partition: at.partition, before }
+    pub(crate) fn trim(at: &PartitionRef, before: u64, epoch: u32) -> Self {
+        Self::Trim { of: (&at.topic).into(), partition: at.partition, before, epoch }
+    }
+
+    pub(crate) fn epoch(at: &PartitionRef, epoch: u32, start: u64) -> Self {
+        Self::Epoch { of: (&at.topic).into(), partition: at.partition, epoch, start }
+    }
+
+    pub(crate) fn ends(topic: &TopicRef, ends: Vec<(u32, u32, u64)>) -> Self {
+        Self::Ends { of: topic.into(), ends }
+    }
+
+    pub(crate) fn claim(at: &PartitionRef, by: u64) -> Self {
+        Self::Claim { of: (&at.topic).into(), partition: at.partition, by, at_micros: 0 }
+    }
+
+    /// The topic of whose partitions it says something.
+    pub(crate) fn marks_of(&self) -> Option<Incarnation> {
+        match self {
+            Self::Trim { of, .. } | Self::Epoch { of, .. } | Self::Ends { of, .. } => Some(*of),
+            Self::Settings { .. } | Self::Gone { .. } | Self::Claim { .. } | Self::Snapshot { .. } => None,
+        }
     }
 
     pub(crate) fn gone(topic: &TopicRef) -> Self {
@@ -137,7 +189,11 @@ impl Record {
 
     /// The stored form.
     pub(crate) fn encode(&self) -> Result<Vec<u8>, String> {
-        let mut bytes = vec![VERSION];
+        let version = match self {
+            Self::Settings { .. } | Self::Gone { .. } | Self::Trim { epoch: 0, .. } => FIRST_VERSION,
+            _ => VERSION,
+        };
+        let mut bytes = vec![version];
         serde_json::to_writer(&mut bytes, self).map_err(|error| error.to_string())?;
         Ok(bytes)
     }
@@ -145,125 +201,12 @@ impl Record {
     /// From the stored form.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, String> {
         match bytes.split_first() {
-            Some((&VERSION, json)) => serde_json::from_slice(json).map_err(|error| error.to_string()),
+            Some((&(FIRST_VERSION | VERSION), json)) => serde_json::from_slice(json).map_err(|error| error.to_string()),
             Some((version, _)) => Err(format!("its version is {version}, this Milena knows version {VERSION}")),
             None => Err("it is empty".to_owned()),
         }
     }
 }
 
-/// The records in memory.
-#[derive(Debug, Default)]
-pub(crate) struct Table {
-    settings: HashMap<Incarnation, TopicSettings>,
-    trims: HashMap<(Incarnation, u32), u64>,
-}
-
-impl Table {
-    /// Takes a record in.
-    pub(crate) fn apply(&mut self, record: &Record) {
-        match record {
-            Record::Settings { of, settings } => {
-                self.settings.insert(*of, settings.into());
-            }
-            Record::Trim { of, partition, before: 0 } => {
-                self.trims.remove(&(*of, *partition));
-            }
-            Record::Trim { of, partition, before } => {
-                let trim = self.trims.entry((*of, *partition)).or_default();
-                *trim = (*trim).max(*before);
-            }
-            Record::Gone { of } => {
-                self.settings.remove(of);
-                self.trims.retain(|(topic, _), _| topic != of);
-            }
-        }
-    }
-
-    pub(crate) fn settings(&self, topic: &TopicRef) -> Option<&TopicSettings> {
-        self.settings.get(&topic.into())
-    }
-
-    pub(crate) fn trim(&self, at: &PartitionRef) -> u64 {
-        self.trims.get(&((&at.topic).into(), at.partition)).copied().unwrap_or(0)
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn topic() -> TopicRef {
-        TopicRef::new("kafka", "orders", 1, 2, 3)
-    }
-
-    /// What version 1 wrote; it must be readable for ever.
-    #[test]
-    fn the_stored_form_of_version_1_does_not_change() {
-        let settings = TopicSettings {
-            retention: Some(Some(Duration::from_secs(1))),
-            retention_bytes: Some(None),
-            durability: Some(Durability::Always),
-            ..TopicSettings::default()
-        };
-        let of = r#""of":{"stream_id":1,"topic_id":2,"created_at_micros":3}"#;
-        let fixtures = [
-            (
-                Record::settings(&topic(), &settings),
-                format!(
-                    r#"{{"op":"settings",{of},"settings":{{"retention":{{"limit":1000000}},"retention_bytes":{{"limit":null}},"durability":"always"}}}}"#
-                ),
-            ),
-            (Record::trim(&topic().partition(7), 9), format!(r#"{{"op":"trim",{of},"partition":7,"before":9}}"#)),
-            (Record::gone(&topic()), format!(r#"{{"op":"gone",{of}}}"#)),
-        ];
-        for (record, json) in fixtures {
-            let bytes = [&[1], json.as_bytes()].concat();
-            assert_eq!(record.encode().unwrap(), bytes, "{json}");
-            assert_eq!(Record::decode(&bytes), Ok(record));
-        }
-    }
-
-    #[test]
-    fn settings_come_back_as_they_were() {
-        let all = [
-            TopicSettings::default(),
-            TopicSettings {
-                retention: Some(None),
-                retention_bytes: Some(Some(7)),
-                segment_bytes: Some(1),
-                segment_age: Some(Duration::from_millis(5)),
-                keep_forever: true,
-                durability: Some(Durability::Interval { every: Duration::from_secs(1), bytes: 9 }),
-                flush_messages: Some(3),
-                flush_every: Some(Duration::from_secs(2)),
-            },
-        ];
-        for settings in all {
-            let Ok(Record::Settings { settings: kept, .. }) =
-                Record::decode(&Record::settings(&topic(), &settings).encode().unwrap())
-            else {
-                panic!("another record");
-            };
-            assert_eq!(TopicSettings::from(&kept), settings);
-        }
-    }
-
-    #[test]
-    fn records_of_a_newer_version_are_an_error_and_not_skipped() {
-        assert!(Record::decode(&[2, b'{', b'}']).unwrap_err().contains("version is 2"));
-        assert!(Record::decode(&[]).is_err());
-        assert!(Record::decode(b"\x01{").is_err());
-    }
-
-    #[test]
-    fn a_trim_never_moves_back_until_it_is_forgotten() {
-        let (mut table, at) = (Table::default(), topic().partition(1));
-        for (before, expected) in [(5, 5), (3, 5), (9, 9), (0, 0), (2, 2)] {
-            table.apply(&Record::trim(&at, before));
-            assert_eq!(table.trim(&at), expected);
-        }
-        table.apply(&Record::gone(&at.topic));
-        assert_eq!(table.trim(&at), 0);
-    }
-}
+mod tests;

@@ -10,16 +10,19 @@
 //! - `search`: by time; `probe`: messages of other writers; `trim`: where a partition begins
 //! - `admin`, `options`: topics, and their settings as the server's options
 //! - `offsets`: consumer offsets of the server, for whom it lets store them
-//! - `journal`, `state`: what the server has no field for, in a topic of the internal stream
+//! - `journal`, `table`, `state`, `compact`: what the server has no field for, in a topic of the internal stream
+//! - `epochs`: ends that move back
 //!
 //! It knows nothing of Kafka. It does not decide what became of an append in doubt: it says that it is, and lets the
 //! log be read.
 
 mod admin;
 mod append;
+mod compact;
 mod config;
 mod dialer;
 mod engine;
+mod epochs;
 mod error;
 mod inner;
 mod journal;
@@ -36,6 +39,7 @@ mod read;
 mod search;
 mod send;
 mod state;
+mod table;
 mod topics;
 mod trim;
 pub mod url;

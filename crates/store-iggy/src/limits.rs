@@ -63,6 +63,34 @@ pub(crate) const PROBES_PER_SECOND: u32 = 500;
 /// a server that lost messages says so from then on.
 pub(crate) const FALL_GRACE: Duration = Duration::from_secs(2);
 
+/// The same for an end of 0: a server that starts says so of partitions that it still builds.
+pub(crate) const FALL_GRACE_EMPTY: Duration = Duration::from_secs(10);
+
+/// Pause between two writes of known ends to the journal; Kafka checkpoints high watermarks as often. What a partition grew
+/// by since is not known when the gateway is killed.
+pub(crate) const ENDS_INTERVAL: Duration = Duration::from_secs(5);
+
+/// Topics whose ends are written at once.
+pub(crate) const ENDS_RECORDS_MAX: usize = 256;
+
+/// Epochs of a partition that are kept. Passed: the oldest two are joined, towards telling a reader that it is behind.
+pub(crate) const EPOCHS_MAX: usize = 64;
+
+/// Bytes of records behind a snapshot of the journal that make another one due.
+pub(crate) const SNAPSHOT_BEHIND_BYTES: usize = 4 << 20;
+
+/// Bytes of one part of a snapshot, and of a whole one. Passed by the whole: none is written, and the journal grows.
+pub(crate) const SNAPSHOT_PART_BYTES: usize = 256 << 10;
+pub(crate) const SNAPSHOT_BYTES_MAX: usize = 48 << 20;
+
+/// Age by the server's clock from which on every node of a cluster lists a topic.
+pub(crate) const TOPIC_SETTLED: Duration = Duration::from_secs(3_600);
+
+/// How long a claim on removing segments keeps others out, by the server's clock, and how long it is used by ours. Between
+/// them lies the longest way of a deletion: a call, and the SDK's attempts behind it.
+pub(crate) const CLAIM_LIFE: Duration = Duration::from_secs(120);
+pub(crate) const CLAIM_USE: Duration = Duration::from_secs(30);
+
 /// Payload of one message, as the server has it. Passed: refused.
 pub(crate) const PAYLOAD_BYTES_MAX: usize = 64_000_000;
 

@@ -4,12 +4,17 @@
 //! apart here: what the server last said, what confirmations of our own appends prove, and what was announced. An
 //! answer that was asked for before a confirmation and comes after it must not move the end back; an end that really
 //! fell (a server that was killed and had acknowledged from memory, a purge) must not stay hidden.
+//!
+//! When it fell, the epoch has to rise before anybody sees the lower end: a reader that got one of the new messages as
+//! one of the old epoch would not be told that what it read before is gone. So the partition waits for the record of it
+//! in the journal, and shows no bounds meanwhile.
 
 use std::time::{Duration, Instant};
 
-use milena_store::Bounds;
+use milena_store::{Bounds, Epochs};
 
 use crate::limits;
+use crate::table::Marks;
 
 /// A partition as the server describes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -50,8 +55,20 @@ pub(crate) struct Seen {
     pub(crate) growth: Option<Growth>,
     /// The end fell for good: from there, to here.
     pub(crate) fell: Option<(u64, u64)>,
-    /// The trim point belonged to messages that are no longer there and was forgotten; the journal still has it.
-    pub(crate) trim_void: bool,
+}
+
+/// What is known when a question is asked, to be handed back with its answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Floor {
+    end: u64,
+    falls: u32,
+}
+
+/// A lower end than the known one.
+#[derive(Debug, Clone, Copy)]
+struct Falling {
+    since: Instant,
+    last: Instant,
 }
 
 /// See the module.
@@ -62,8 +79,9 @@ pub(crate) struct Partition {
     announced: u64,
     /// Appends of ours that have no outcome yet.
     in_flight: u32,
-    /// A lower end than the known one, and since when it is seen.
-    falling: Option<(u64, Instant)>,
+    falling: Option<Falling>,
+    /// How often the end fell, so that what was known before is not held against what is seen later.
+    falls: u32,
     /// Start that was asked for; what lies below is hidden although the server still has it.
     trimmed: u64,
     /// True when nothing was ever announced, so that what is there already is no growth.
@@ -74,6 +92,13 @@ pub(crate) struct Partition {
     largest_bytes: u64,
     /// Messages that the next poll may ask for, once one was answered or lost.
     poll_max: Option<u32>,
+    /// True when the journal keeps marks of it.
+    marked: bool,
+    epochs: Epochs,
+    /// Where an epoch begins that is not in the journal yet.
+    raising: Option<u64>,
+    /// The end that the journal knows.
+    saved_end: u64,
 }
 
 /// `Bounds` has no default; an untouched partition begins and ends at 0.
@@ -86,9 +111,7 @@ struct Bounds0 {
 impl Partition {
     /// The bounds as readers see them.
     pub(crate) fn bounds(&self) -> Bounds {
-        // A trim point above the end belongs to messages that a purge took away.
-        let trimmed = if self.trimmed > self.bounds.end { 0 } else { self.trimmed };
-        Bounds { start: self.bounds.start.max(trimmed).min(self.bounds.end), end: self.bounds.end }
+        Bounds { start: self.bounds.start.max(self.trimmed).min(self.bounds.end), end: self.bounds.end }
     }
 
     /// First offset that the server still has.
@@ -101,27 +124,74 @@ impl Partition {
         self.described
     }
 
-    /// True when the trim point belongs to messages that are no longer there.
-    pub(crate) fn trim_is_void(&self) -> bool {
-        self.trimmed > self.bounds.end
-    }
-
-    /// Sets the trim point; it never moves back, except to 0, which forgets it.
+    /// Sets the trim point; it never moves back.
     pub(crate) fn trim(&mut self, before: u64) {
-        self.trimmed = if before == 0 { 0 } else { self.trimmed.max(before) };
+        self.trimmed = self.trimmed.max(before);
     }
 
-    /// Before a question to the server: what is known now, to be handed to [`Self::observe`].
-    pub(crate) fn floor(&self) -> u64 {
-        self.bounds.end
+    /// Takes in what the journal says. When somebody else saw the end fall, the answer says from where to where.
+    pub(crate) fn learn(&mut self, marks: &Marks) -> Seen {
+        let risen = marks.epochs.current() > self.epochs.current();
+        (self.marked, self.saved_end) = (true, marks.end);
+        if marks.epochs != self.epochs {
+            self.epochs = marks.epochs.clone();
+        }
+        if let Some(ours) = self.raising {
+            if risen {
+                // What is known here is of the new epoch already, unless the end fell once more.
+                let begins = marks.epochs.starts().last().map_or(0, |last| last.start);
+                self.raising = Some(ours).filter(|ours| *ours < begins);
+                self.trimmed = marks.trim;
+            }
+            return Seen::default();
+        }
+        if !risen || !self.heard_of {
+            // The end of the last run, and a trim point that lay within, were there once: less is a fall.
+            self.bounds.end = self.bounds.end.max(marks.end).max(marks.trim);
+            self.trimmed = self.trimmed.max(marks.trim);
+            return Seen::default();
+        }
+        let seen = self.fell_to(Bounds { start: self.bounds.start.min(marks.end), end: marks.end });
+        (self.raising, self.trimmed) = (None, marks.trim);
+        Seen { fell: seen.fell.filter(|(from, to)| from > to), ..seen }
     }
 
-    /// The server's answer to a question that was asked when the end was `floor`.
-    pub(crate) fn observe(&mut self, described: Described, floor: u64, now: Instant) -> Seen {
+    pub(crate) fn epochs(&self) -> &Epochs {
+        &self.epochs
+    }
+
+    /// True while a lower end is believed and its epoch is not in the journal.
+    pub(crate) fn is_raising(&self) -> bool {
+        self.raising.is_some()
+    }
+
+    /// The epoch that is to be written, and where it begins.
+    pub(crate) fn raise_wanted(&self) -> Option<(u32, u64)> {
+        Some((self.epochs.current().saturating_add(1), self.raising?))
+    }
+
+    /// Epoch and end, when the journal does not know this end.
+    pub(crate) fn unsaved_end(&self) -> Option<(u32, u64)> {
+        let unsaved = self.marked && self.heard_of && self.raising.is_none() && self.bounds.end > self.saved_end;
+        unsaved.then(|| (self.epochs.current(), self.bounds.end))
+    }
+
+    /// Before a question to the server.
+    pub(crate) fn floor(&self) -> Floor {
+        Floor { end: self.bounds.end, falls: self.falls }
+    }
+
+    /// The end below which an answer to a question of then is a lower one; 0 when the end fell since.
+    fn end_of(&self, floor: Floor) -> u64 {
+        if floor.falls == self.falls { floor.end } else { 0 }
+    }
+
+    /// The server's answer to a question before which `floor` was known.
+    pub(crate) fn observe(&mut self, described: Described, floor: Floor, now: Instant) -> Seen {
         let said = described.bounds(self.bounds.end);
         let old_bytes = self.described.bytes;
         self.described = described;
-        if said.end < floor {
+        if said.end < self.end_of(floor) {
             return self.fall(said, now);
         }
         self.falling = None;
@@ -133,8 +203,7 @@ impl Partition {
         self.bounds = Bounds0 { start: said.start.max(self.bounds.start).min(said.end), end: said.end };
         if !self.heard_of {
             (self.heard_of, self.announced) = (true, self.bounds.end);
-            // The journal's trim point is from before this start; the messages may have been purged meanwhile.
-            return Seen { trim_void: self.forget_void_trim(), ..Seen::default() };
+            return Seen::default();
         }
         if self.in_flight > 0 || self.bounds.end <= self.announced {
             return Seen::default();
@@ -146,13 +215,15 @@ impl Partition {
     }
 
     fn fall(&mut self, said: Bounds, now: Instant) -> Seen {
+        // A partition that a starting server still builds reads as an empty one.
+        let grace = if said.end == 0 { limits::FALL_GRACE_EMPTY } else { limits::FALL_GRACE };
         let since = match self.falling {
             // What was seen long ago and not since was another moment's lag, and says nothing of this one.
-            Some((_, since)) if now.saturating_duration_since(since) <= limits::FALL_GRACE * 3 => since,
+            Some(falling) if now.saturating_duration_since(falling.last) <= grace * 3 => falling.since,
             _ => now,
         };
-        self.falling = Some((said.end, since));
-        if now.saturating_duration_since(since) < limits::FALL_GRACE {
+        self.falling = Some(Falling { since, last: now });
+        if now.saturating_duration_since(since) < grace {
             return Seen::default();
         }
         self.fell_to(said)
@@ -161,18 +232,16 @@ impl Partition {
     fn fell_to(&mut self, said: Bounds) -> Seen {
         let from = self.bounds.end;
         self.bounds = Bounds0 { start: said.start, end: said.end };
-        self.announced = said.end;
-        self.falling = None;
-        Seen { growth: None, fell: Some((from, said.end)), trim_void: self.forget_void_trim() }
-    }
-
-    /// Forgets a trim point above the end, which would hide new messages when they reach it.
-    fn forget_void_trim(&mut self) -> bool {
-        let void = self.trim_is_void();
-        if void {
+        (self.announced, self.heard_of) = (said.end, true);
+        (self.falling, self.falls) = (None, self.falls.wrapping_add(1));
+        if self.trimmed > said.end {
+            // It would hide new messages when they reach it.
             self.trimmed = 0;
         }
-        void
+        if self.marked {
+            self.raising = Some(self.raising.map_or(said.end, |start| start.min(said.end)));
+        }
+        Seen { growth: None, fell: Some((from, said.end)) }
     }
 
     /// True while a lower end is seen and not yet believed.
@@ -181,9 +250,9 @@ impl Partition {
     }
 
     /// An append is about to be sent; the answer is to be handed to [`Self::confirmed`].
-    pub(crate) fn begin(&mut self) -> u64 {
+    pub(crate) fn begin(&mut self) -> Floor {
         self.in_flight = self.in_flight.saturating_add(1);
-        self.bounds.end
+        self.floor()
     }
 
     /// An append has an outcome that is not a confirmation with an offset.
@@ -192,10 +261,10 @@ impl Partition {
     }
 
     /// An append of `count` messages and `bytes` frame bytes that began at `floor` was confirmed at `base`.
-    pub(crate) fn confirmed(&mut self, floor: u64, base: u64, count: u64, bytes: usize) -> Seen {
+    pub(crate) fn confirmed(&mut self, floor: Floor, base: u64, count: u64, bytes: usize) -> Seen {
         self.ended();
         let mut seen = Seen::default();
-        if base < floor {
+        if base < self.end_of(floor) {
             // The leader itself gave this offset: what was there before it is gone.
             seen = self.fell_to(Bounds { start: self.bounds.start.min(base), end: base });
         }

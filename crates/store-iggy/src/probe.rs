@@ -38,10 +38,10 @@ pub(crate) async fn run(store: Weak<Inner>) {
     let mut probes: Vec<Probe> = Vec::new();
     loop {
         let Some(inner) = store.upgrade().filter(|inner| inner.check_open().is_ok()) else { return };
-        if inner.has_void_trims() {
+        if !inner.falls.lock().is_empty() {
             let inner = Arc::clone(&inner);
             // Not here: the journal may be slow, and fetches wait for the looks.
-            tokio::spawn(async move { inner.take_back_void_trims().await });
+            tokio::spawn(async move { inner.raise_all().await });
         }
         let fresh = std::mem::take(&mut *inner.probed.lock());
         let due = Instant::now() + limits::PROBE_INTERVAL_MIN;

@@ -53,6 +53,7 @@ impl Inner {
         }
         let (state, partition) = self.partition(at).await?;
         self.look(&state, Instant::now()).await?;
+        self.settle(at, &partition).await?;
         let bounds = partition.lock().bounds();
         if inside(&bounds) { Ok(bounds) } else { Err(StoreError::OutOfRange { bounds }) }
     }
@@ -79,6 +80,7 @@ impl Inner {
             sleep(pause).await;
             pause *= 2;
             self.look(&state, Instant::now()).await?;
+            self.settle(at, &partition).await?;
             let (bounds, falling) = {
                 let known = partition.lock();
                 (known.bounds(), known.is_falling())

@@ -24,6 +24,8 @@ pub(crate) struct TopicState {
     wanted: Mutex<Instant>,
     /// True while the topic is on the list of those that are looked at by themselves.
     pub(crate) probed: AtomicBool,
+    /// True once it was said that acknowledged messages of this topic can be lost.
+    pub(crate) undurable: AtomicBool,
     /// True while sealed segments are being removed.
     pub(crate) trimming: AtomicBool,
 }
@@ -38,6 +40,7 @@ impl TopicState {
             looking: tokio::sync::Mutex::new(()),
             wanted: Mutex::new(Instant::now()),
             probed: AtomicBool::new(false),
+            undurable: AtomicBool::new(false),
             trimming: AtomicBool::new(false),
         };
         state.widen(facts.partitions);
@@ -101,7 +104,10 @@ impl TopicState {
         if !self.looked_since(since) {
             return None;
         }
-        Some(self.partition(partition)?.lock().bounds())
+        let partition = self.partition(partition)?;
+        let known = partition.lock();
+        // While an epoch is to rise nobody may see the lower end.
+        (!known.is_raising()).then(|| known.bounds())
     }
 }
 

@@ -15,7 +15,6 @@ use crate::inner::Inner;
 use crate::journal::Record;
 use crate::limits;
 use crate::poll;
-use crate::topics::TopicState;
 
 /// Bytes of the header that the server keeps in front of each batch, and delivers with it.
 const BATCH_HEADER_BYTES: usize = 256;
@@ -31,26 +30,25 @@ impl Inner {
     pub(crate) async fn trim(self: &Arc<Self>, at: &PartitionRef, before: u64) -> Result<Bounds, StoreError> {
         let (state, partition) = self.partition(at).await?;
         self.look(&state, Instant::now()).await?;
-        let writing = self.writing_trims.lock().await;
-        let (bounds, void) = {
+        self.settle(at, &partition).await?;
+        let (bounds, epoch) = {
             let known = partition.lock();
-            (known.bounds(), known.trim_is_void() || self.void_trims.lock().contains(at))
+            (known.bounds(), known.epochs().current())
         };
-        if void {
-            self.take_back(at).await?;
-            partition.lock().trim(0);
-        }
         let before = before.min(bounds.end);
         if before > bounds.start {
-            self.write(Record::trim(at, before)).await?;
-            partition.lock().trim(before);
+            self.write(Record::trim(at, before, epoch)).await?;
+            let mut known = partition.lock();
+            // After a fall meanwhile the messages below are others.
+            if known.epochs().current() == epoch && !known.is_raising() {
+                known.trim(before);
+            }
         }
-        drop(writing);
         // Only Milena's own topics are small enough to be measured for it; others lose their segments to retention.
         if at.topic.stream() == INTERNAL_STREAM && !state.trimming.swap(true, Ordering::AcqRel) {
             let (inner, at) = (Arc::clone(self), at.clone());
             tokio::spawn(async move {
-                let dropped = inner.drop_segments(&at, &state).await;
+                let dropped = inner.drop_segments(&at, None, None).await;
                 drop(inner);
                 if let Err(error) = dropped {
                     tracing::debug!(partition = ?at, %error, "old segments stay for now");
@@ -65,59 +63,42 @@ impl Inner {
         Ok(bounds)
     }
 
-    /// The trim point that the journal has of this partition, unless it is void.
-    pub(crate) fn kept_trim(&self, at: &PartitionRef) -> u64 {
-        if self.void_trims.lock().contains(at) { 0 } else { self.table.lock().trim(at) }
-    }
-
-    /// Has the trim point of this partition taken back in the journal: what was trimmed was purged too, and the record
-    /// would hide new messages when they reach it.
-    pub(crate) fn note_void_trim(&self, at: &PartitionRef) {
-        self.void_trims.lock().insert(at.clone());
-        self.probe_wake.notify_one();
-    }
-
-    pub(crate) fn has_void_trims(&self) -> bool {
-        !self.void_trims.lock().is_empty()
-    }
-
-    /// Takes void trim points back in the journal, unless somebody does. What fails is tried again later.
-    pub(crate) async fn take_back_void_trims(&self) {
-        let Ok(_writing) = self.writing_trims.try_lock() else { return };
-        let void: Vec<_> = self.void_trims.lock().iter().cloned().collect();
-        for at in void {
-            if let Err(error) = self.take_back(&at).await {
-                tracing::debug!(partition = ?at, %error, "a void trim point stays in the journal for now");
-                return;
-            }
-        }
-    }
-
-    async fn take_back(&self, at: &PartitionRef) -> Result<(), StoreError> {
-        self.write(Record::trim(at, 0)).await?;
-        self.void_trims.lock().remove(at);
-        Ok(())
-    }
-
-    /// Removes the oldest segments while it is certain that they lie wholly below the start.
-    async fn drop_segments(&self, at: &PartitionRef, state: &Arc<TopicState>) -> Result<(), StoreError> {
-        let (_, partition) = self.partition(at).await?;
+    /// Removes the oldest segments while it is certain that they lie wholly below `until`, or else below the start.
+    /// `claimed` says until when this gateway may, if it asked already.
+    pub(crate) async fn drop_segments(
+        &self,
+        at: &PartitionRef,
+        until: Option<u64>,
+        mut claimed: Option<Instant>,
+    ) -> Result<(), StoreError> {
+        let (state, partition) = self.partition(at).await?;
         let segment_bytes = state.facts().segment_bytes.unwrap_or(limits::SEGMENT_BYTES_MAX);
         let segment_bytes = usize::try_from(segment_bytes).unwrap_or(usize::MAX);
         for _ in 0..SEGMENTS_PER_TRIM {
             let (from, until) = {
                 let known = partition.lock();
-                (known.server_start(), known.bounds().start)
+                (known.server_start(), until.unwrap_or(known.bounds().start))
             };
             if !self.holds_two_segments(at, from, until, segment_bytes).await? {
                 return Ok(());
+            }
+            if claimed.is_none_or(|claimed| Instant::now() >= claimed) {
+                claimed = self.claim(at).await?;
+                if claimed.is_none() {
+                    return Ok(());
+                }
+                self.look(&state, Instant::now()).await?;
+                if partition.lock().server_start() != from {
+                    // Whoever had the claim before removed what was measured.
+                    continue;
+                }
             }
             let (stream_id, topic_id) = self.names.topic(at.topic.stream(), at.topic.topic())?;
             let number = at.partition;
             let removed =
                 self.change(|client| async move { client.delete_segments(&stream_id, &topic_id, number, 1).await });
             removed.await.map_err(|error| error.of(Op::Change, "segments"))?;
-            self.look(state, Instant::now()).await?;
+            self.look(&state, Instant::now()).await?;
             if partition.lock().server_start() == from {
                 return Ok(());
             }
@@ -125,8 +106,8 @@ impl Inner {
         Ok(())
     }
 
-    /// True when `from..until` holds more bytes than the two oldest segments can: then both end within, so that another
-    /// gateway's deletion beside ours, or ours when it arrives twice, takes nothing that is wanted.
+    /// True when `from..until` holds more bytes than the two oldest segments can: then both end within, so that our
+    /// deletion takes nothing that is wanted when it arrives twice. Those of other gateways are kept off by the claim.
     async fn holds_two_segments(
         &self,
         at: &PartitionRef,

@@ -18,7 +18,11 @@ use std::time::{Duration, Instant};
 
 use common::{RUNTIME, open};
 use iggy::prelude::{Client, Identifier, StreamClient, TcpClient, TopicClient};
-use iggy_common::{AutoLogin, Credentials, TcpClientConfig};
+use iggy_binary_protocol::codec::WireEncode;
+use iggy_binary_protocol::codes::CREATE_TOPIC_CODE;
+use iggy_binary_protocol::requests::topics::CreateTopicRequest;
+use iggy_binary_protocol::{WireIdentifier, WireName, WireOptions};
+use iggy_common::{AutoLogin, BinaryTransport, Credentials, TcpClientConfig};
 use milena_store::conformance::StoreFactory;
 use milena_store::testing::{TestMessage, batch_of};
 use milena_store::{Bounds, Store, TopicSettings};
@@ -120,6 +124,34 @@ fn a_trim_point_that_a_purge_made_void_does_not_come_back() {
     }
     block_on(store.topics()).unwrap();
     assert_eq!(block_on(store.bounds(&at)).unwrap(), all);
+    let begins: Vec<_> = store.epochs(&at).starts().iter().map(|begin| (begin.epoch, begin.start)).collect();
+    assert_eq!(begins, [(1, 0)], "and readers of what was there before are told");
+}
+
+#[test]
+fn a_topic_that_was_created_with_the_defaults_of_the_server_is_counted_as_one_that_can_lose_messages() {
+    let Some(server) = RealServer::new() else { return };
+    RUNTIME.block_on(async {
+        let client = native(&server.config).await;
+        client.create_stream("conformance").await.unwrap();
+        let stream = Identifier::named("conformance").unwrap();
+        // The SDK's typed call sends options that servers of this generation may not know.
+        let request = CreateTopicRequest {
+            stream_id: WireIdentifier::named("conformance").unwrap(),
+            partitions_count: 1,
+            name: WireName::new("elsewhere").unwrap(),
+            options: WireOptions::empty(),
+        };
+        client.send_raw_with_response(CREATE_TOPIC_CODE, request.to_bytes()).await.unwrap();
+        let topic = Identifier::named("elsewhere").unwrap();
+        assert!(client.get_topic(&stream, &topic).await.unwrap().is_some());
+    });
+    let store = server.open();
+    block_on(store.create_topic("conformance", "here", 1, &TopicSettings::default())).unwrap();
+    for _ in 0..2 {
+        block_on(store.topics()).unwrap();
+        assert_eq!(store.metrics().unwrap().undurable_topics.get(), 1, "each once");
+    }
 }
 
 milena_store::conformance_tests!(where_there_is RealServer::new());

@@ -113,6 +113,10 @@ pub struct EngineMetrics {
     pub flush_failures: Counter,
     /// Damaged entries that reads and recovery came across.
     pub damaged_entries: Counter,
+    /// Times that the end of a partition moved back, so that its epoch rose.
+    pub end_falls: Counter,
+    /// Topics that were met whose acknowledged messages the engine may hold in memory only.
+    pub undurable_topics: Counter,
 }
 
 impl EngineMetrics {
@@ -127,6 +131,8 @@ impl EngineMetrics {
             flush_time: Histogram::new(LATENCY_BOUNDS),
             flush_failures: Counter::default(),
             damaged_entries: Counter::default(),
+            end_falls: Counter::default(),
+            undurable_topics: Counter::default(),
         }
     }
 }

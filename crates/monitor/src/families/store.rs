@@ -47,5 +47,15 @@ pub(super) fn write(broker: &Broker, families: &mut Families<'_>) -> fmt::Result
         "milena_store_damaged_entries_total",
         "Damaged entries that reads and recovery came across.",
         of(|engine| engine.damaged_entries.get()),
+    )?;
+    families.counters(
+        "milena_store_end_falls_total",
+        "Ends of partitions that moved back: acknowledged messages were lost, or a topic was purged. Its leader epoch rose.",
+        of(|engine| engine.end_falls.get()),
+    )?;
+    families.counters(
+        "milena_store_undurable_topics_total",
+        "Topics that were met whose acknowledged messages the engine may hold in memory only.",
+        of(|engine| engine.undurable_topics.get()),
     )
 }

@@ -9,8 +9,13 @@ fn described(current_offset: u64, messages: u64) -> Described {
 /// A partition of which the server said that it holds `0..end`.
 fn known(end: u64) -> Partition {
     let mut partition = Partition::default();
-    partition.observe(described(end.saturating_sub(1), end), 0, Instant::now());
+    partition.observe(described(end.saturating_sub(1), end), floor(0), Instant::now());
     partition
+}
+
+/// What is known before a question while nothing fell.
+fn floor(end: u64) -> Floor {
+    Floor { end, falls: 0 }
 }
 
 fn later(by: Duration) -> Instant {
@@ -38,8 +43,8 @@ fn a_single_message_that_expired_does_not_reset_the_end() {
 #[test]
 fn what_was_there_at_the_first_look_is_no_growth() {
     let mut partition = Partition::default();
-    assert_eq!(partition.observe(described(9, 10), 0, Instant::now()), Seen::default());
-    let seen = partition.observe(described(11, 12), 10, Instant::now());
+    assert_eq!(partition.observe(described(9, 10), floor(0), Instant::now()), Seen::default());
+    let seen = partition.observe(described(11, 12), floor(10), Instant::now());
     assert_eq!(seen.growth, Some(Growth { end: 12, bytes: 200 }));
 }
 
@@ -58,10 +63,10 @@ fn an_answer_that_was_overtaken_by_a_confirmation_moves_nothing_back() {
 fn growth_is_announced_once_although_a_look_and_a_confirmation_both_see_it() {
     let mut partition = known(0);
     let began = partition.begin();
-    assert_eq!(partition.observe(described(1, 2), 0, Instant::now()).growth, None, "ours may be in there");
+    assert_eq!(partition.observe(described(1, 2), floor(0), Instant::now()).growth, None, "ours may be in there");
     assert_eq!(partition.bounds().end, 2, "but it can be read");
     assert_eq!(partition.confirmed(began, 0, 2, 90).growth, Some(Growth { end: 2, bytes: 90 }));
-    assert_eq!(partition.observe(described(1, 2), 2, Instant::now()).growth, None);
+    assert_eq!(partition.observe(described(1, 2), floor(2), Instant::now()).growth, None);
 }
 
 #[test]
@@ -78,17 +83,17 @@ fn an_append_that_failed_leaves_growth_to_the_next_look() {
     let mut partition = known(10);
     partition.begin();
     partition.ended();
-    let seen = partition.observe(described(10, 11), 10, Instant::now());
+    let seen = partition.observe(described(10, 11), floor(10), Instant::now());
     assert_eq!(seen.growth.map(|growth| growth.end), Some(11));
 }
 
 #[test]
 fn a_lower_end_is_believed_when_it_lasts() {
     let mut partition = known(10);
-    assert_eq!(partition.observe(described(4, 5), 10, Instant::now()), Seen::default());
+    assert_eq!(partition.observe(described(4, 5), floor(10), Instant::now()), Seen::default());
     assert!(partition.is_falling());
     assert_eq!(partition.bounds().end, 10);
-    let seen = partition.observe(described(4, 5), 10, later(limits::FALL_GRACE));
+    let seen = partition.observe(described(4, 5), floor(10), later(limits::FALL_GRACE));
     assert_eq!(seen.fell, Some((10, 5)));
     assert_eq!(partition.bounds(), Bounds { start: 0, end: 5 });
 }
@@ -96,31 +101,31 @@ fn a_lower_end_is_believed_when_it_lasts() {
 #[test]
 fn a_lower_end_of_a_node_that_lags_is_forgotten() {
     let mut partition = known(10);
-    partition.observe(described(4, 5), 10, Instant::now());
-    partition.observe(described(9, 10), 10, Instant::now());
+    partition.observe(described(4, 5), floor(10), Instant::now());
+    partition.observe(described(9, 10), floor(10), Instant::now());
     assert!(!partition.is_falling());
-    let seen = partition.observe(described(4, 5), 10, later(limits::FALL_GRACE));
+    let seen = partition.observe(described(4, 5), floor(10), later(limits::FALL_GRACE));
     assert_eq!(seen, Seen::default(), "its time counts from the beginning again");
 }
 
 #[test]
 fn a_confirmation_at_the_end_or_behind_it_forgets_that_a_lower_end_was_seen() {
     let mut partition = known(10);
-    partition.observe(described(4, 5), 10, Instant::now());
+    partition.observe(described(4, 5), floor(10), Instant::now());
     let began = partition.begin();
     partition.confirmed(began, 10, 1, 50);
     assert!(!partition.is_falling());
-    let seen = partition.observe(described(4, 5), 11, later(limits::FALL_GRACE));
+    let seen = partition.observe(described(4, 5), floor(11), later(limits::FALL_GRACE));
     assert_eq!((seen, partition.bounds().end), (Seen::default(), 11));
 }
 
 #[test]
 fn a_lower_end_that_was_seen_long_ago_does_not_count() {
     let mut partition = known(10);
-    partition.observe(described(4, 5), 10, Instant::now());
+    partition.observe(described(4, 5), floor(10), Instant::now());
     let minutes = Duration::from_secs(180);
-    assert_eq!(partition.observe(described(4, 5), 10, later(minutes)), Seen::default());
-    let seen = partition.observe(described(4, 5), 10, later(minutes + limits::FALL_GRACE * 2));
+    assert_eq!(partition.observe(described(4, 5), floor(10), later(minutes)), Seen::default());
+    let seen = partition.observe(described(4, 5), floor(10), later(minutes + limits::FALL_GRACE * 2));
     assert_eq!(seen.fell, Some((10, 5)), "its time counts from the later sight");
 }
 
@@ -138,7 +143,7 @@ fn an_offset_given_twice_proves_at_once_that_the_end_fell() {
 fn a_base_below_what_was_learned_meanwhile_is_no_fall() {
     let mut partition = known(10);
     let began = partition.begin();
-    partition.observe(described(20, 21), 10, Instant::now());
+    partition.observe(described(20, 21), floor(10), Instant::now());
     let seen = partition.confirmed(began, 10, 1, 50);
     assert_eq!(seen.fell, None);
     assert_eq!(partition.bounds().end, 21);
@@ -158,10 +163,10 @@ fn a_trim_of_messages_that_a_purge_took_away_is_void() {
     let mut partition = known(10);
     partition.trim(8);
     let began = partition.begin();
-    assert!(partition.confirmed(began, 0, 1, 50).trim_void);
+    partition.confirmed(began, 0, 1, 50);
     assert_eq!(partition.bounds(), Bounds { start: 0, end: 1 });
     let began = partition.begin();
-    assert!(!partition.confirmed(began, 1, 20, 50).trim_void, "that is told once");
+    partition.confirmed(began, 1, 20, 50);
     assert_eq!(partition.bounds(), Bounds { start: 0, end: 21 }, "the end passed it and nothing is hidden");
 }
 
@@ -170,17 +175,124 @@ fn a_fall_that_leaves_the_trim_point_below_the_end_keeps_it() {
     let mut partition = known(10);
     partition.trim(3);
     let began = partition.begin();
-    assert!(!partition.confirmed(began, 5, 1, 50).trim_void);
+    partition.confirmed(began, 5, 1, 50);
     assert_eq!(partition.bounds(), Bounds { start: 3, end: 6 });
 }
 
 #[test]
-fn a_trim_point_of_the_journal_above_the_end_of_the_first_look_is_void() {
+fn a_partition_that_reads_as_empty_is_not_believed_as_soon() {
+    let mut partition = known(10);
+    for seconds in 0..limits::FALL_GRACE_EMPTY.as_secs() {
+        let seen = partition.observe(described(0, 0), floor(10), later(Duration::from_secs(seconds)));
+        assert_eq!(seen, Seen::default(), "after {seconds} s");
+    }
+    let seen = partition.observe(described(0, 0), floor(10), later(limits::FALL_GRACE_EMPTY));
+    assert_eq!(seen.fell, Some((10, 0)));
+}
+
+#[test]
+fn what_was_known_before_a_fall_is_not_held_against_what_comes_after() {
+    let mut partition = known(10);
+    let (asked, began, late) = (partition.floor(), partition.begin(), partition.begin());
+    assert_eq!(partition.confirmed(began, 4, 1, 50).fell, Some((10, 4)));
+    assert_eq!(partition.confirmed(late, 5, 1, 50).fell, None);
+    assert_eq!(partition.observe(described(5, 6), asked, later(limits::FALL_GRACE)).fell, None);
+    assert_eq!(partition.bounds().end, 6);
+}
+
+/// Marks of the journal: epochs as they begin, an end, a trim point.
+fn marks(begins: &[(u32, u64)], end: u64, trim: u64) -> Marks {
+    let mut epochs = Epochs::default();
+    begins.iter().for_each(|(epoch, start)| epochs.begin(*epoch, *start, 64));
+    Marks { trim, epochs, end }
+}
+
+/// A partition of a journal, of which the server said that it holds `0..end`.
+fn marked(end: u64) -> Partition {
+    let mut partition = known(end);
+    partition.learn(&marks(&[], 0, 0));
+    partition
+}
+
+#[test]
+fn a_fall_waits_for_its_record_in_the_journal() {
+    let mut partition = marked(10);
+    assert_eq!(partition.unsaved_end(), Some((0, 10)));
+    let began = partition.begin();
+    partition.confirmed(began, 4, 1, 50);
+    assert_eq!((partition.raise_wanted(), partition.unsaved_end()), (Some((1, 4)), None));
+    assert_eq!(partition.learn(&marks(&[(1, 4)], 4, 0)), Seen::default(), "it was told before");
+    assert_eq!((partition.is_raising(), partition.epochs().current(), partition.bounds().end), (false, 1, 5));
+    assert_eq!(partition.unsaved_end(), Some((1, 5)));
+}
+
+#[test]
+fn of_two_falls_before_the_record_the_lower_end_counts() {
+    let mut partition = marked(10);
+    for base in [6, 3] {
+        let began = partition.begin();
+        partition.confirmed(began, base, 1, 50);
+    }
+    assert_eq!(partition.raise_wanted(), Some((1, 3)));
+}
+
+#[test]
+fn a_record_of_another_gateway_explains_the_same_fall_and_not_one_behind_it() {
+    let mut partition = marked(10);
+    let began = partition.begin();
+    partition.confirmed(began, 6, 1, 50);
+    partition.learn(&marks(&[(1, 5)], 5, 0));
+    assert_eq!((partition.is_raising(), partition.bounds().end), (false, 7));
+    let mut again = marked(10);
+    let began = again.begin();
+    again.confirmed(began, 3, 1, 50);
+    again.learn(&marks(&[(1, 5)], 5, 0));
+    assert_eq!(again.raise_wanted(), Some((2, 3)), "it fell once more");
+}
+
+#[test]
+fn a_fall_that_another_gateway_saw_is_taken_over() {
+    let mut partition = marked(10);
+    let (asked, began) = (partition.floor(), partition.begin());
+    assert_eq!(partition.learn(&marks(&[(1, 5)], 6, 0)).fell, Some((10, 6)));
+    assert_eq!((partition.is_raising(), partition.bounds()), (false, Bounds { start: 0, end: 6 }));
+    assert_eq!(partition.confirmed(began, 7, 1, 50).fell, None);
+    assert_eq!(partition.observe(described(7, 8), asked, later(limits::FALL_GRACE)).fell, None);
+}
+
+#[test]
+fn an_end_of_an_earlier_run_makes_a_lower_one_a_fall() {
     let mut partition = Partition::default();
-    partition.trim(1_000);
-    assert!(partition.observe(described(499, 500), 0, Instant::now()).trim_void);
-    assert!(!partition.observe(described(1_499, 1_500), 500, Instant::now()).trim_void);
-    assert_eq!(partition.bounds(), Bounds { start: 0, end: 1_500 });
+    partition.learn(&marks(&[], 10, 0));
+    let asked = partition.floor();
+    assert_eq!(partition.observe(described(4, 5), asked, Instant::now()), Seen::default());
+    assert!(partition.is_falling());
+    assert_eq!(partition.observe(described(4, 5), asked, later(limits::FALL_GRACE)).fell, Some((10, 5)));
+    assert_eq!(partition.raise_wanted(), Some((1, 5)));
+}
+
+#[test]
+fn a_node_that_lags_at_the_first_look_does_not_make_a_trim_point_void() {
+    let mut partition = Partition::default();
+    partition.learn(&marks(&[], 0, 1_000));
+    let asked = partition.floor();
+    partition.observe(described(499, 500), asked, Instant::now());
+    partition.observe(described(1_499, 1_500), asked, Instant::now());
+    assert_eq!(partition.bounds(), Bounds { start: 1_000, end: 1_500 });
+    let mut purged = Partition::default();
+    purged.learn(&marks(&[], 0, 1_000));
+    purged.observe(described(499, 500), asked, Instant::now());
+    purged.observe(described(499, 500), asked, later(limits::FALL_GRACE));
+    assert_eq!(purged.bounds(), Bounds { start: 0, end: 500 }, "but a lower end that lasts does");
+}
+
+#[test]
+fn a_single_message_that_expired_is_told_from_none_after_a_restart() {
+    let mut partition = Partition::default();
+    partition.learn(&marks(&[], 1, 0));
+    let asked = partition.floor();
+    partition.observe(described(0, 0), asked, Instant::now());
+    assert_eq!(partition.bounds(), Bounds { start: 1, end: 1 });
 }
 
 #[test]
@@ -273,7 +385,7 @@ proptest! {
         let (mut start, mut end) = (0u64, 2u64);
         let say = |start: u64, end: u64| described(end.saturating_sub(1), end - start);
         let mut partition = Partition::default();
-        partition.observe(say(0, 2), 0, Instant::now());
+        partition.observe(say(0, 2), floor(0), Instant::now());
         let mut announced = 2;
         for event in events {
             let before = partition.bounds();
