@@ -8,6 +8,7 @@ use clap_complete::Shell;
 use crate::commands::consume::ConsumeArgs;
 use crate::commands::data::{BackupArgs, CheckArgs, RepairArgs};
 use crate::commands::groups::GroupsArgs;
+use crate::commands::offsets::OffsetsArgs;
 use crate::commands::produce::ProduceArgs;
 use crate::commands::topics::TopicsArgs;
 use crate::config::{Assignment, Sources};
@@ -39,6 +40,8 @@ pub(crate) enum Command {
     Consume(ConsumeArgs),
     /// List, describe and delete consumer groups, and set where they go on
     Groups(GroupsArgs),
+    /// Move committed offsets from one place to another, without a server
+    Offsets(OffsetsArgs),
     /// Copy the data folder, while a server uses it or not
     Backup(BackupArgs),
     /// Verify every checksum of a data folder that no server uses

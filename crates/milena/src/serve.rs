@@ -51,11 +51,7 @@ async fn run(loaded: Loaded) -> Result<(), Failure> {
         store = open_store(&settings) => store?,
         () = signals.next() => return Ok(()),
     };
-    // A folder is locked, and memory is ours alone.
-    #[cfg(feature = "iggy")]
-    let shared = settings.iggy.is_on();
-    #[cfg(not(feature = "iggy"))]
-    let shared = false;
+    let shared = is_shared(&settings);
     let started = tokio::select! {
         started = Server::start(settings.server(shared), Arc::clone(&store)) => started,
         // A store that hangs holds the start up, and whoever then presses Ctrl-C means it.
@@ -127,12 +123,23 @@ async fn monitor(loaded: &Loaded) -> Result<Option<Monitor>, Failure> {
     }
 }
 
+/// Whether others can reach the store: a folder is locked, and memory is ours alone.
+pub(crate) fn is_shared(settings: &Settings) -> bool {
+    #[cfg(feature = "iggy")]
+    return settings.iggy.is_on();
+    #[cfg(not(feature = "iggy"))]
+    {
+        let _ = settings;
+        false
+    }
+}
+
 /// Closes a store that nothing was written to that matters more than why the server does not start.
-async fn close_unused(store: &dyn Store) {
+pub(crate) async fn close_unused(store: &dyn Store) {
     let _ = tokio::time::timeout(CLOSING_WAIT, store.close()).await;
 }
 
-async fn open_store(settings: &Settings) -> Result<Arc<dyn Store>, Failure> {
+pub(crate) async fn open_store(settings: &Settings) -> Result<Arc<dyn Store>, Failure> {
     #[cfg(feature = "iggy")]
     if settings.iggy.is_on() {
         return open_iggy(settings).await;

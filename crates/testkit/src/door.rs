@@ -28,9 +28,20 @@ impl DoorChild {
     /// As [`DoorChild::start`], on a port that somebody may know already.
     #[must_use]
     pub fn on(binary: impl AsRef<Path>, port: ReservedPort) -> Self {
+        Self::with(binary, port, &[])
+    }
+
+    /// As [`DoorChild::start`], with consumer offsets that anybody may set to anything.
+    #[must_use]
+    pub fn with_free_offsets(binary: impl AsRef<Path>) -> Self {
+        Self::with(binary, ReservedPort::take(), &["--set", "iggy_door.offset_rules=free"])
+    }
+
+    fn with(binary: impl AsRef<Path>, port: ReservedPort, args: &[&str]) -> Self {
         let child = ChildServer::builder(binary)
             .behind_a_door()
             .args(["--iggy-listen", &format!("127.0.0.1:{}", port.number())])
+            .args(args.iter().copied())
             .env("MILENA_IGGY_DOOR_PASSWORD", PASSWORD)
             .start();
         let door = Self { child, port };

@@ -5,11 +5,13 @@
 //! - [`consume`]: records become lines of standard output
 //! - [`groups`], [`reset`]: list, describe, delete consumer groups; set where they go on
 //! - [`data`]: check, repair and copy a data folder
+//! - [`offsets`]: move committed offsets from one place to the other, without a server
 //! - [`record_line`]: the JSON form that both speak, exact for any record
 
 pub(crate) mod consume;
 pub(crate) mod data;
 pub(crate) mod groups;
+pub(crate) mod offsets;
 pub(crate) mod produce;
 pub(crate) mod record_line;
 pub(crate) mod reset;

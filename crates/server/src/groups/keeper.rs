@@ -114,25 +114,34 @@ impl Keeper {
     ///
     /// A commit is as durable as what a producer stores: the topic takes the store's default.
     pub(super) async fn load(&self) -> Result<StateLog, StoreError> {
-        let mut groups = self.shared.loading();
-        let mut damage = None;
-        let log = open_log(Arc::clone(&self.store), OFFSETS_TOPIC, self.options.clone(), |event| match event {
-            StateEvent::Reset => groups.reset(),
-            StateEvent::Record(bytes) => {
-                if let Err(error) = replay(&mut groups, bytes) {
-                    damage.get_or_insert(error);
-                }
-            }
-        })
-        .await?;
-        if let Some(error) = damage {
-            return Err(error);
-        }
+        let (groups, log) = load_log(&self.store, self.options.clone(), self.shared.loading()).await?;
         tracing::info!(offsets = groups.offsets().len(), "committed offsets are loaded");
         self.shared.metrics.loads.add(1);
         self.shared.begin(groups);
         forget_missing(&self.shared, self.store.as_ref()).await;
         Ok(log)
+    }
+}
+
+/// Reads the log into `groups`, which are to begin without offsets.
+pub(super) async fn load_log(
+    store: &Arc<dyn Store>,
+    options: StateLogOptions,
+    mut groups: Groups,
+) -> Result<(Groups, StateLog), StoreError> {
+    let mut damage = None;
+    let log = open_log(Arc::clone(store), OFFSETS_TOPIC, options, |event| match event {
+        StateEvent::Reset => groups.reset(),
+        StateEvent::Record(bytes) => {
+            if let Err(error) = replay(&mut groups, bytes) {
+                damage.get_or_insert(error);
+            }
+        }
+    })
+    .await?;
+    match damage {
+        Some(error) => Err(error),
+        None => Ok((groups, log)),
     }
 }
 

@@ -7,7 +7,7 @@
 //! - `keeper`: loads the committed offsets when it is this one, gives them up when it no longer is
 //! - `appender`, `bundle`: the log of committed offsets, and the form of its records
 //! - [`storage`]: where committed offsets are kept: in that log, or as consumer offsets of the store
-//! - `external`: the latter
+//! - `external`, `in_store`: the latter; [`migrate`]: from one to the other
 //! - `timers`: sessions that end, offsets that expire
 //! - [`topics`]: incarnations of topics, and topics that are deleted
 //!
@@ -18,7 +18,9 @@ mod appender;
 mod bundle;
 pub mod coordinators;
 mod external;
+mod in_store;
 mod keeper;
+pub mod migrate;
 pub mod pending;
 pub mod settings;
 mod shared;
@@ -33,7 +35,7 @@ use milena_groups::{
     Leaving, ListFilter, Listed, Sender, SyncRequest, Walk,
 };
 use milena_store::state_log::StateLogOptions;
-use milena_store::{GrowthWatcher, PartitionRef, Store, StoreError};
+use milena_store::{GrowthWatcher, Store, StoreError};
 use parking_lot::Mutex;
 use tokio::task::{JoinHandle, yield_now};
 use tokio::time::{Duration, Instant, timeout};
@@ -48,7 +50,6 @@ pub use storage::{Kept, OffsetStorage, StorageError};
 
 use crate::config::ServerConfig;
 use crate::metrics::GroupMetrics;
-use crate::topics::TopicDirectory;
 use crate::topics::mapping::Mapping;
 use external::External;
 use keeper::Keeper;
@@ -99,34 +100,6 @@ impl GroupService {
         Ok(Self { shared, external: None, coordinators, timers, keeper })
     }
 
-    /// As [`GroupService::open`], with offsets that the store keeps by itself. There is nothing to load.
-    ///
-    /// # Errors
-    /// When the store does not keep any.
-    pub fn open_external(
-        config: &ServerConfig,
-        store: Arc<dyn Store>,
-        topics: TopicDirectory,
-        metrics: Arc<GroupMetrics>,
-    ) -> Result<Self, StoreError> {
-        let coordinators = Arc::clone(&config.coordinators);
-        let offsets = store.offset_store().ok_or(StoreError::Unsupported { what: "consumer offsets" })?;
-        let id_bytes_max = offsets.group_bytes_max().saturating_sub(external::GROUP_PREFIX.len());
-        let shared = Shared::new(config.groups.clone(), appender::record_bytes_max(store.as_ref()), metrics);
-        let shared = Arc::new(shared.with_group_ids_of(id_bytes_max));
-        let external = External::new(Arc::clone(&shared), Arc::clone(&store), topics, Arc::clone(&coordinators));
-        let external = Arc::new(external);
-        let mut mandate = coordinators.mandate();
-        shared.resign(shared.elsewhere());
-        if *mandate.borrow_and_update() {
-            external.begin();
-        }
-        let timers =
-            [tokio::spawn(timers::tick(Arc::clone(&shared))), tokio::spawn(timers::expire(Arc::clone(&shared), store))];
-        let keeper = Mutex::new(Some(tokio::spawn(Arc::clone(&external).follow(mandate))));
-        Ok(Self { shared, external: Some(external), coordinators, timers, keeper })
-    }
-
     /// Who coordinates a group.
     #[must_use]
     pub fn coordinator_of(&self, group: &str) -> Coordinator {
@@ -153,12 +126,6 @@ impl GroupService {
     #[must_use]
     pub fn is_group_id(&self, group: &str) -> bool {
         group.len() <= self.shared.group_id_bytes_max()
-    }
-
-    /// Whether the store keeps the offsets, so that [`GroupService::offsets`] finds none.
-    #[must_use]
-    pub fn is_external(&self) -> bool {
-        self.external.is_some()
     }
 
     /// Writes what is on its way to the log, for at most `time`, and ends.
@@ -247,44 +214,6 @@ impl GroupService {
                 None
             }
         }
-    }
-
-    /// Offsets of partitions that the store keeps, in order; `None` where nothing is stored.
-    ///
-    /// # Errors
-    /// As [`GroupService::offsets`], and when the store does not say. Never answer "no offset" instead.
-    pub async fn stored(&self, group: &str, partitions: Vec<PartitionRef>) -> Result<Vec<Option<i64>>, GroupError> {
-        self.check_here(group)?;
-        self.check_length(group)?;
-        self.external()?.load(group, partitions, self.offset_wait()).await
-    }
-
-    /// All offsets of a group that the store keeps, at the cost of a question for each topic and for each partition of those
-    /// that the group has offsets of.
-    ///
-    /// # Errors
-    /// As [`GroupService::stored`].
-    pub async fn all_stored(&self, group: &str) -> Result<Vec<Stored>, GroupError> {
-        self.check_here(group)?;
-        self.check_length(group)?;
-        self.external()?.load_group(group).await
-    }
-
-    fn external(&self) -> Result<&External, GroupError> {
-        self.external.as_deref().ok_or(GroupError::StoreFailed)
-    }
-
-    fn check_length(&self, group: &str) -> Result<(), GroupError> {
-        if self.is_group_id(group) { Ok(()) } else { Err(GroupError::InvalidGroupId) }
-    }
-
-    /// Which groups have offsets, where the coordinator alone cannot say it of each of `groups`.
-    pub async fn held(&self, groups: impl Iterator<Item = &str>) -> Held {
-        let Some(external) = &self.external else { return Held(None) };
-        let unknown: Vec<&str> = groups.collect();
-        let unknown =
-            self.shared.read(|known| unknown.iter().any(|group| known.coordinator().state(group) == GroupState::Dead));
-        Held(if unknown { Some(external.names().await) } else { None })
     }
 
     /// What `look` makes of the offsets of a group, which are in memory.

@@ -59,6 +59,11 @@ impl MemoryStore {
         self.lock().offset_faults.push_back(fault.into());
     }
 
+    /// Forgets planned faults.
+    pub fn forget_offset_faults(&self) {
+        self.lock().offset_faults.clear();
+    }
+
     fn call<'a, T: Send + 'a>(
         &'a self,
         run: impl FnOnce(&mut Shared) -> Result<T, StoreError> + Send + 'a,
