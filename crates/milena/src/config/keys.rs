@@ -163,13 +163,6 @@ const KEYS: &[Key] = &[
         set: |settings, value| flag(&value, &mut settings.server.show_internal_topics),
     },
     Key {
-        path: "topic_mapping.default_stream",
-        kind: Kind::Text { allowed: "a stream name of 1 to 255 bytes, and not `__milena`", check: is_stream },
-        help: "Stream that holds every topic without an override.",
-        get: |settings| Setting::Text(settings.server.topic_mapping.default_stream.clone()),
-        set: |settings, value| text(value, &mut settings.server.topic_mapping.default_stream),
-    },
-    Key {
         path: "offset_storage",
         kind: Kind::Choice(&["topic", "consumer-offsets", "auto"]),
         help: "Where committed offsets are kept: `topic` is a log in Milena's own stream; `consumer-offsets` are those of an \
@@ -177,6 +170,13 @@ const KEYS: &[Key] = &[
                What was chosen then stays; `milena offsets migrate` moves them.",
         get: |settings| Setting::Text(storage_name(settings.server.offset_storage).to_owned()),
         set: |settings, value| chosen(value, storage, &mut settings.server.offset_storage),
+    },
+    Key {
+        path: "topic_mapping.default_stream",
+        kind: Kind::Text { allowed: "a stream name of 1 to 255 bytes, and not `__milena`", check: is_stream },
+        help: "Stream that holds every topic without an override.",
+        get: |settings| Setting::Text(settings.server.topic_mapping.default_stream.clone()),
+        set: |settings, value| text(value, &mut settings.server.topic_mapping.default_stream),
     },
     Key {
         path: "cluster.gateways",
