@@ -349,7 +349,7 @@ fn without_ours(binary: &Path) -> Command {
 }
 
 /// Reads a pipe to its end in a thread of its own, so that the child never waits for a reader.
-fn collect(pipe: impl Read + Send + 'static, output: &Arc<Mutex<String>>) {
+pub(crate) fn collect(pipe: impl Read + Send + 'static, output: &Arc<Mutex<String>>) {
     let output = Arc::clone(output);
     std::thread::spawn(move || {
         for line in BufReader::new(pipe).split(b'\n').map_while(Result::ok) {

@@ -6,6 +6,8 @@
 //! - [`port`]: ports that nobody else gets
 //! - [`chosen`]: the store that the environment chooses, so that one test runs over each
 //! - [`door`]: the `milena` binary as a child process that serves Iggy's protocol
+//! - [`iggy_server`]: Apache Iggy's own server as child processes, one or a cluster
+//! - [`proxy`]: a proxy that copies bytes, and can cut, hold or lose them
 //! - `iggy` (feature `iggy`): servers over Iggy instead of memory
 //!
 //! Everything here panics where a test should fail: each call has a deadline, and what it waited for is in the message.
@@ -22,7 +24,9 @@ pub mod chosen;
 pub mod door;
 #[cfg(feature = "iggy")]
 mod iggy;
+pub mod iggy_server;
 pub mod port;
+pub mod proxy;
 pub mod raw;
 pub mod server;
 
@@ -31,7 +35,9 @@ use std::time::Duration;
 pub use child::ChildServer;
 pub use chosen::ChosenStore;
 pub use door::DoorChild;
+pub use iggy_server::IggyServers;
 pub use port::ReservedPort;
+pub use proxy::Proxy;
 pub use raw::RawClient;
 pub use server::TestServer;
 
