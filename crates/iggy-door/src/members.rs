@@ -38,8 +38,21 @@ pub(crate) struct Members {
 impl Members {
     /// Takes `client` in, unless there are `max` members; true when it is a member then. One that is already stays as it
     /// is.
-    pub(crate) fn join(&self, key: GroupKey, client: u128, partitions: u32, max: usize) -> bool {
+    ///
+    /// `is_in_force` is asked under the lock that [`Self::leave_all`] takes: whoever ends a session first says so and then
+    /// calls that, so a join of the session comes before it and is undone, or after it and is refused.
+    pub(crate) fn join(
+        &self,
+        key: GroupKey,
+        client: u128,
+        partitions: u32,
+        max: usize,
+        is_in_force: impl FnOnce() -> bool,
+    ) -> bool {
         let mut groups = self.groups.lock();
+        if !is_in_force() {
+            return false;
+        }
         let group = groups.entry(key).or_default();
         group.resize(partitions);
         if group.members.iter().any(|member| member.client == client) {
@@ -190,9 +203,9 @@ mod tests {
     #[test]
     fn one_member_reads_everything_and_a_second_takes_half_of_it() {
         let members = Members::default();
-        assert!(members.join(key(), 1, 4, 10));
+        assert!(members.join(key(), 1, 4, 10, || true));
         assert_eq!(assigned(&members), [vec![0, 1, 2, 3]]);
-        members.join(key(), 2, 4, 10);
+        members.join(key(), 2, 4, 10, || true);
         assert_eq!(assigned(&members), [vec![0, 1], vec![3, 2]]);
         assert!(members.owns(key(), 2, 3) && !members.owns(key(), 1, 3));
     }
@@ -200,9 +213,9 @@ mod tests {
     #[test]
     fn a_member_that_joins_again_stays_as_it_is() {
         let members = Members::default();
-        members.join(key(), 1, 2, 10);
+        members.join(key(), 1, 2, 10, || true);
         let before = members.assignment(key(), 1);
-        members.join(key(), 1, 2, 10);
+        members.join(key(), 1, 2, 10, || true);
         assert_eq!(members.assignment(key(), 1), before);
     }
 
@@ -210,11 +223,11 @@ mod tests {
     fn what_a_member_read_goes_to_those_that_stay_and_its_number_to_the_next() {
         let members = Members::default();
         for client in 1..=3 {
-            members.join(key(), client, 3, 10);
+            members.join(key(), client, 3, 10, || true);
         }
         assert!(members.leave(key(), 2));
         assert_eq!(assigned(&members), [vec![0, 2], vec![1]]);
-        members.join(key(), 4, 3, 10);
+        members.join(key(), 4, 3, 10, || true);
         assert_eq!(members.of(key()).iter().map(|member| member.id).collect::<Vec<_>>(), [0, 1, 2]);
         assert!(!members.leave(key(), 9));
     }
@@ -223,7 +236,7 @@ mod tests {
     fn more_members_than_partitions_leave_some_without() {
         let members = Members::default();
         for client in 1..=3 {
-            members.join(key(), client, 2, 10);
+            members.join(key(), client, 2, 10, || true);
         }
         assert_eq!(assigned(&members).iter().filter(|partitions| partitions.is_empty()).count(), 1);
         members.resize(key().0, 3);
@@ -238,7 +251,7 @@ mod tests {
             if step % 3 == 2 {
                 members.leave(key(), client);
             } else {
-                members.join(key(), client, 7, 10);
+                members.join(key(), client, 7, 10, || true);
             }
             let mut all: Vec<u32> = assigned(&members).concat();
             all.sort_unstable();
@@ -249,7 +262,11 @@ mod tests {
     #[test]
     fn a_group_takes_no_more_members_than_it_may() {
         let members = Members::default();
-        assert!(members.join(key(), 1, 1, 2) && members.join(key(), 2, 1, 2) && !members.join(key(), 3, 1, 2));
+        assert!(
+            members.join(key(), 1, 1, 2, || true)
+                && members.join(key(), 2, 1, 2, || true)
+                && !members.join(key(), 3, 1, 2, || true)
+        );
         assert_eq!(members.groups_of(2), [key()]);
         members.remove_topic(key().0);
         assert_eq!(members.groups_of(2), []);

@@ -88,8 +88,10 @@ async fn admit(
     (found, key): (Found, GroupKey),
 ) -> Answer {
     let max = service.config.limits.members_max;
-    if !service.members.join(key, caller.client(), found.info.partitions, max) {
-        return Err(Code::CANNOT_CREATE_GROUP.into());
+    let is_in_force = || caller.session.as_ref().is_some_and(|session| !session.is_fenced());
+    if !service.members.join(key, caller.client(), found.info.partitions, max, is_in_force) {
+        let code = if is_in_force() { Code::CANNOT_CREATE_GROUP } else { Code::UNAUTHENTICATED };
+        return Err(code.into());
     }
     // Group or topic may have been deleted since it was found, and nothing would ever clear its members away.
     let again = existing(service, &request.stream_id, &request.topic_id, &request.group_id).await;
@@ -205,20 +207,40 @@ mod tests {
         Service::open(config, store, admin, Arc::new(Memory::new(1 << 20))).await.unwrap().0
     }
 
-    #[tokio::test]
-    async fn who_joins_a_group_that_is_deleted_meanwhile_is_no_member_of_anything() {
-        let service = service().await;
-        let address = SocketAddr::from(([127, 0, 0, 1], 1));
-        let id = service.clients.enter(address);
+    const ADDRESS: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 1);
+
+    /// A connection of client 7 that asks to join the one group, and the group as it was found for it.
+    async fn joining(service: &Service) -> (Caller, JoinConsumerGroupRequest, (Found, GroupKey)) {
+        let id = service.clients.enter(ADDRESS);
         let (session, _) = service.clients.login(id, 7);
-        let caller = Caller { id, local: address, session: Some(session), last: tokio::sync::Mutex::default() };
+        let caller = Caller { id, local: ADDRESS, session: Some(session), last: tokio::sync::Mutex::default() };
         let named = |name: &str| WireIdentifier::named(name).unwrap();
         let request = JoinConsumerGroupRequest { stream_id: named("s"), topic_id: named("t"), group_id: named("g") };
         let topic = service.catalog.topic(&request.stream_id, &request.topic_id).await.unwrap();
         let of = Incarnation::of(&topic.info.topic);
         let group = Record::Group { of, id: 0, name: "g".to_owned() };
         service.catalog.state.write(group).await.unwrap();
-        let found = existing(&service, &request.stream_id, &request.topic_id, &request.group_id).await.unwrap();
+        let found = existing(service, &request.stream_id, &request.topic_id, &request.group_id).await.unwrap();
+        (caller, request, found)
+    }
+
+    #[tokio::test]
+    async fn a_join_under_way_while_its_session_is_taken_over_makes_nobody_a_member() {
+        let service = service().await;
+        let (caller, request, found) = joining(&service).await;
+        let (_, took_over) = service.clients.login(service.clients.enter(ADDRESS), 7);
+        assert!(took_over);
+        service.members.leave_all(7);
+        let answer = admit(&service, &caller, &request, found).await;
+        assert_eq!(answer.unwrap_err(), Refusal::Rejected(Code::UNAUTHENTICATED));
+        assert!(service.members.groups_of(7).is_empty());
+    }
+
+    #[tokio::test]
+    async fn who_joins_a_group_that_is_deleted_meanwhile_is_no_member_of_anything() {
+        let service = service().await;
+        let (caller, request, found) = joining(&service).await;
+        let (of, _) = found.1;
         service.catalog.state.write(Record::DropGroup { of, id: 0 }).await.unwrap();
         service.members.remove((of, 0));
         let answer = admit(&service, &caller, &request, found).await;
