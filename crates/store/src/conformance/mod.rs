@@ -192,6 +192,7 @@ macro_rules! conformance_tests {
             a_trim_survives_a_reopen
             sizes_name_every_partition
             no_epoch_ends_while_nothing_is_lost
+            sealed_segments_are_told_oldest_first_until_they_are_trimmed
             the_watcher_hears_of_growth_when_it_is_readable
             the_watcher_hears_of_a_deletion
             a_later_watcher_replaces_the_first

@@ -93,3 +93,29 @@ pub fn sizes_name_every_partition(factory: &dyn StoreFactory) {
     assert_eq!(sizes.iter().map(|size| size.partition).collect::<Vec<_>>(), [0, 1, 2]);
     assert!(sizes[1].bytes >= 10_000 && sizes[1].bytes > sizes[0].bytes, "{sizes:?}");
 }
+
+/// Segments that are no longer written to are told oldest first, as many as asked for; to trim to the end of one takes it
+/// off. An engine that does not tell must say so.
+pub fn sealed_segments_are_told_oldest_first_until_they_are_trimmed(factory: &dyn StoreFactory) {
+    let store = factory.open();
+    let settings = TopicSettings { segment_bytes: Some(1 << 20), ..TopicSettings::default() };
+    let topic = block_on(store.create_topic(STREAM, "segments", 1, &settings)).unwrap().topic;
+    let at = topic.partition(0);
+    let sealed = |most| block_on(store.sealed_segments(&at, most));
+    append_each(store.as_ref(), &at, (0..6).map(|number| vec![number; 600 << 10]));
+    let all = match sealed(usize::MAX) {
+        Err(error) => {
+            assert!(matches!(error, StoreError::Unsupported { .. }), "{error}");
+            return;
+        }
+        Ok(all) => all,
+    };
+    assert!(all.len() >= 2, "3.5 MiB in segments of 1 MiB: {all:?}");
+    assert!(all.is_sorted_by(|one, next| one < next), "{all:?}");
+    let Bounds { start, end } = bounds(store.as_ref(), &at);
+    assert!(all.iter().all(|offset| (start + 1..end).contains(offset)), "the last one is written to: {all:?}");
+    assert_eq!(sealed(1).unwrap(), all[..1]);
+    assert!(sealed(0).unwrap().is_empty());
+    block_on(store.trim(&at, all[0])).unwrap();
+    assert_eq!(sealed(usize::MAX).unwrap(), all[1..]);
+}
