@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use milena_server::lifecycle::Phase;
@@ -97,6 +97,12 @@ impl Door {
         self.service.lifecycle.connections()
     }
 
+    /// A look at the counters for as long as the door is open.
+    #[must_use]
+    pub fn watch(&self) -> DoorWatch {
+        DoorWatch(Arc::downgrade(&self.service))
+    }
+
     /// Faults that requests shall meet.
     #[cfg(feature = "faults")]
     #[must_use]
@@ -124,6 +130,18 @@ impl Door {
 impl Drop for Door {
     fn drop(&mut self) {
         self.service.lifecycle.advance(Phase::Dropping);
+    }
+}
+
+/// Looks at a door without keeping it open.
+#[derive(Clone)]
+pub struct DoorWatch(Weak<Service>);
+
+impl DoorWatch {
+    /// What `look` makes of the counters and the number of open connections; `None` when the door is gone.
+    pub fn look<T>(&self, look: impl FnOnce(&DoorMetrics, usize) -> T) -> Option<T> {
+        let service = self.0.upgrade()?;
+        Some(look(&service.metrics, service.lifecycle.connections()))
     }
 }
 

@@ -77,6 +77,9 @@ async fn run(loaded: Loaded) -> Result<(), Failure> {
             return Err(failure);
         }
     };
+    if let (Some(monitor), Some(door)) = (&monitor, &door) {
+        monitor.watch_door(door.watch());
+    }
     if settings.log_format == Format::Text {
         let text = banner(&settings, server.addresses(), door.as_ref(), monitor.as_ref(), &program_name());
         print(&text).or_else(ignore_closed_output)?;

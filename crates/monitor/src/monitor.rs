@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
+use milena_iggy_door::DoorWatch;
 use milena_server::Broker;
 use tokio::net::TcpListener;
 use tokio::sync::{Mutex, Semaphore};
@@ -35,6 +36,8 @@ pub(crate) struct Watched {
     pub(crate) started_at: SystemTime,
     /// Weak, so that a scrape does not keep a stopped server from being dropped.
     broker: OnceLock<Weak<Broker>>,
+    /// The door for Iggy clients, where there is one.
+    pub(crate) door: OnceLock<DoorWatch>,
     /// The last page; whoever holds the lock makes the next one.
     pub(crate) page: Mutex<Option<Page>>,
 }
@@ -59,6 +62,7 @@ impl Monitor {
             started: Instant::now(),
             started_at: SystemTime::now(),
             broker: OnceLock::new(),
+            door: OnceLock::new(),
             page: Mutex::new(None),
         });
         let accepting = tokio::spawn(accept_all(listener, Arc::clone(&watched)));
@@ -69,6 +73,11 @@ impl Monitor {
     /// The server is up; from now on it is asked. A second call changes nothing.
     pub fn watch(&self, broker: &Arc<Broker>) {
         let _ = self.watched.broker.set(Arc::downgrade(broker));
+    }
+
+    /// The door for Iggy clients is open; from now on it is asked. A second call changes nothing.
+    pub fn watch_door(&self, door: DoorWatch) {
+        let _ = self.watched.door.set(door);
     }
 
     /// Where it listens.

@@ -14,10 +14,13 @@ mod groups_kit;
 mod kit;
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::path::Path;
+use std::sync::Arc;
 
 use groups_kit::{Member, create, text};
-use kit::{Family, scrape, watch};
+use kit::{Family, scrape, until, watch};
+use milena_iggy_door::{Door, DoorConfig, DoorLimits, OffsetRules, Secret};
 use milena_testkit::TestServer;
 use milena_wire::kafka_protocol::messages::ApiVersionsRequest;
 
@@ -36,7 +39,40 @@ async fn families() -> BTreeMap<String, Family> {
     create(&mut member.client, "t", 1).await;
     let commit = groups_kit::commits("t", &[(0, 0), (1, 0)]);
     assert_eq!(groups_kit::codes(&member.client.request(9, &commit).await), [0, 3]);
+    let door = open_door(&server).await;
+    monitor.watch_door(door.watch());
     scrape(&monitor).await.families
+}
+
+/// A door for Iggy clients on the store of the server.
+async fn open_door(server: &TestServer) -> Door {
+    let broker = server.server().broker();
+    let config = DoorConfig {
+        listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+        advertised: None,
+        username: "iggy".to_owned(),
+        password: Some(Secret::new("secret")),
+        offset_rules: OffsetRules::Server,
+        instance_id: 0,
+        limits: DoorLimits::default(),
+    };
+    let (store, memory) = (Arc::clone(&broker.store), Arc::clone(&broker.memory));
+    Box::pin(Door::open(config, store, Arc::new(broker.topics.clone()), memory)).await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connections_of_iggy_clients_are_counted_while_the_door_is_open() {
+    let server = TestServer::start().await;
+    let monitor = watch(&server).await;
+    assert!(!scrape(&monitor).await.families.contains_key("milena_iggy_connections"), "there is no door");
+    let door = open_door(&server).await;
+    monitor.watch_door(door.watch());
+    let client = tokio::net::TcpStream::connect(door.address()).await.unwrap();
+    until(&monitor, "a connection is counted", |scrape| scrape.find("milena_iggy_connections", &[]) == Some(1.0)).await;
+    drop(client);
+    until(&monitor, "its end is seen", |scrape| scrape.find("milena_iggy_connections", &[]) == Some(0.0)).await;
+    door.shutdown().await;
+    assert!(!scrape(&monitor).await.families.contains_key("milena_iggy_connections"), "it is closed");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

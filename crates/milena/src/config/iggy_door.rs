@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use milena_iggy_door::{DoorConfig, DoorLimits, OffsetRules, Secret};
 
-use super::keys::{Key, chosen, text};
+use super::keys::{Key, WIRE_MAX, chosen, number, text, time};
 use super::kinds::{Kind, Setting};
 use super::settings::Settings;
 
@@ -16,6 +16,7 @@ pub(crate) struct IggyDoorSettings {
     pub(crate) username: String,
     pub(crate) password: Secret,
     pub(crate) offset_rules: OffsetRules,
+    pub(crate) limits: DoorLimits,
 }
 
 impl Default for IggyDoorSettings {
@@ -26,9 +27,38 @@ impl Default for IggyDoorSettings {
             username: "iggy".to_owned(),
             password: Secret::new(""),
             offset_rules: OffsetRules::Server,
+            limits: DoorLimits::default(),
         }
     }
 }
+
+/// A bound that is counted, or measured in bytes.
+macro_rules! number {
+    ($name:ident, $kind:expr, $help:expr) => {
+        Key {
+            path: concat!("iggy_door.", stringify!($name)),
+            kind: $kind,
+            help: $help,
+            get: |settings| Setting::Number(u64::try_from(settings.iggy_door.limits.$name).unwrap_or(u64::MAX)),
+            set: |settings, value| number(&value, &mut settings.iggy_door.limits.$name),
+        }
+    };
+}
+
+/// A bound that is a time.
+macro_rules! time {
+    ($name:ident, zero: $zero:expr, $help:expr) => {
+        Key {
+            path: concat!("iggy_door.", stringify!($name)),
+            kind: Kind::Time { zero: $zero },
+            help: $help,
+            get: |settings| Setting::Time(settings.iggy_door.limits.$name),
+            set: |settings, value| time(&value, &mut settings.iggy_door.limits.$name),
+        }
+    };
+}
+
+const COUNT: Kind = Kind::Number { min: 1, max: WIRE_MAX };
 
 /// Bytes of a password, as clients can send.
 const PASSWORD_BYTES: std::ops::RangeInclusive<usize> = 3..=100;
@@ -57,7 +87,7 @@ impl Settings {
             password: Some(iggy.password.clone()).filter(|password| !password.reveal().is_empty()),
             offset_rules: iggy.offset_rules,
             instance_id: self.server.instance_id,
-            limits: DoorLimits::default(),
+            limits: iggy.limits.clone(),
         })
     }
 }
@@ -103,6 +133,49 @@ pub(super) const IGGY_DOOR: &[Key] = &[
         get: |settings| Setting::Text(rules_name(settings.iggy_door.offset_rules).to_owned()),
         set: |settings, value| chosen(value, rules, &mut settings.iggy_door.offset_rules),
     },
+    number!(
+        frame_bytes_max,
+        Kind::Size { min: 1_024, max: WIRE_MAX },
+        "Largest request of an Iggy client, with its header. A larger one closes its connection."
+    ),
+    number!(
+        login_frame_bytes_max,
+        Kind::Size { min: 1_024, max: WIRE_MAX },
+        "Largest request of an Iggy client that has not logged in. A larger one closes its connection."
+    ),
+    number!(connections_max, COUNT, "Connections of Iggy clients. One more is closed at once."),
+    time!(login_timeout, zero: false, "Time that an Iggy client has to log in before its connection is closed."),
+    number!(login_failures_max, COUNT, "Failed logins of one connection before it is closed."),
+    time!(idle_timeout, zero: false, "Time without a request after which a connection of an Iggy client is closed."),
+    time!(
+        heartbeat_timeout,
+        zero: false,
+        "Time without a request after which a member of an Iggy consumer group loses its place."
+    ),
+    time!(read_timeout, zero: false, "Time without progress within a request after which its connection is closed."),
+    time!(write_timeout, zero: false, "Time without progress within an answer after which its connection is closed."),
+    number!(
+        write_rate_min,
+        Kind::Size { min: 1, max: WIRE_MAX },
+        "Bytes per second at which an answer to a poll must be taken, on top of the write timeout."
+    ),
+    time!(poll_wait, zero: true, "Time that a poll waits for room for its answer before it is answered empty."),
+    number!(
+        poll_bytes_max,
+        Kind::Size { min: 1, max: WIRE_MAX },
+        "Bytes of messages in one answer to a poll. Above it the answer holds fewer messages, at least one."
+    ),
+    number!(
+        polls_mib_max,
+        COUNT,
+        "Mebibytes of answers to polls that are under way. Above it a poll waits, or is cut short."
+    ),
+    number!(streams_max, COUNT, "Streams. One more is refused with 1020."),
+    number!(groups_max, COUNT, "Iggy consumer groups of one topic. One more is refused with 5007."),
+    number!(members_max, COUNT, "Members of one Iggy consumer group. One more is refused with 5007."),
+    number!(offsets_max, COUNT, "Offsets that Iggy consumers and groups store. One more is refused with 3024."),
+    number!(tokens_max, COUNT, "Personal access tokens. One more is refused with 52."),
+    time!(shutdown_drain, zero: true, "Time that shutdown waits for requests of Iggy clients."),
 ];
 
 fn is_listen(text: &str) -> bool {

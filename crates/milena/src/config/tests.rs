@@ -392,5 +392,9 @@ fn the_door_for_iggy_clients_is_shut_unless_an_address_is_given() {
     assert_eq!(door.listen, SocketAddr::from(([127, 0, 0, 1], 8_090)));
     assert_eq!(door.advertised, Some(("::1".to_owned(), 9)));
     assert!(door.password.is_none());
+    let file = "iggy_door.listen = '127.0.0.1:0'\niggy_door.streams_max = 3\niggy_door.poll_wait = '250ms'";
+    let limits = Case::new().file(file).load().settings.door().unwrap().limits;
+    assert_eq!((limits.streams_max, limits.poll_wait), (3, Duration::from_millis(250)));
+    assert!(Case::new().file("iggy_door.streams_max = 0").mistakes().contains("iggy_door.streams_max"));
     assert!(Case::new().file("iggy_door.listen = 'localhost:8090'").mistakes().contains("like 127.0.0.1:8090"));
 }

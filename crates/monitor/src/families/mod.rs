@@ -3,6 +3,7 @@
 mod connections;
 mod data;
 mod groups;
+mod iggy;
 mod process;
 mod requests;
 mod store;
@@ -21,5 +22,7 @@ pub(crate) fn write(now: &Now, families: &mut Families<'_>) -> fmt::Result {
     data::write(broker, families)?;
     store::write(broker, families)?;
     groups::write(broker, families)?;
-    groups::write_lag(&now.lag, families)
+    groups::write_lag(&now.lag, families)?;
+    let Some(door) = now.watched.door.get() else { return Ok(()) };
+    door.look(|metrics, connections| iggy::write(metrics, connections, families)).unwrap_or(Ok(()))
 }
