@@ -29,8 +29,6 @@ codes! {
     RESOURCE_NOT_FOUND = 20;
     /// The connection has not logged in.
     UNAUTHENTICATED = 40;
-    /// The name of a token is too short or too long.
-    INVALID_TOKEN_NAME = 50;
     /// A token of that name exists.
     TOKEN_EXISTS = 51;
     /// There are as many tokens as there may be.
@@ -47,6 +45,8 @@ codes! {
     STREAM_EXISTS = 1012;
     /// A name that no stream can have.
     INVALID_STREAM_NAME = 1013;
+    /// A size of a topic that is less than that of a segment.
+    INVALID_TOPIC_SIZE = 1019;
     /// There are as many streams as there may be.
     TOO_MANY_STREAMS = 1020;
     /// No such topic.
@@ -65,8 +65,6 @@ codes! {
     OFFSET_NOT_FOUND = 3021;
     /// There are as many consumer offsets as there may be.
     TOO_MANY_OFFSETS = 3024;
-    /// A segment size that cannot be.
-    INVALID_SEGMENT_SIZE = 4002;
     /// The messages could not be written.
     CANNOT_APPEND = 4010;
     /// Stored messages could not be read.
@@ -178,7 +176,6 @@ mod tests {
             (Code::INVALID_IDENTIFIER, IggyError::InvalidIdentifier),
             (Code::RESOURCE_NOT_FOUND, IggyError::ResourceNotFound(text())),
             (Code::UNAUTHENTICATED, IggyError::Unauthenticated),
-            (Code::INVALID_TOKEN_NAME, IggyError::InvalidPersonalAccessTokenName),
             (Code::TOKEN_EXISTS, IggyError::PersonalAccessTokenAlreadyExists(text(), 0)),
             (Code::TOKENS_LIMIT, IggyError::PersonalAccessTokensLimitReached(0, 0)),
             (Code::INVALID_TOKEN_EXPIRY, IggyError::InvalidPersonalAccessTokenExpiry),
@@ -187,6 +184,7 @@ mod tests {
             (Code::STREAM_NOT_FOUND, IggyError::StreamIdNotFound(id())),
             (Code::STREAM_EXISTS, IggyError::StreamNameAlreadyExists(text())),
             (Code::INVALID_STREAM_NAME, IggyError::InvalidStreamName),
+            (Code::INVALID_TOPIC_SIZE, IggyError::InvalidTopicSize(Default::default(), Default::default())),
             (Code::TOO_MANY_STREAMS, IggyError::TooManyStreams),
             (Code::TOPIC_NOT_FOUND, IggyError::TopicIdNotFound(id(), id())),
             (Code::TOPIC_EXISTS, IggyError::TopicNameAlreadyExists(text(), id())),
@@ -196,7 +194,6 @@ mod tests {
             (Code::PARTITION_NOT_FOUND, IggyError::PartitionNotFound(0, id(), id())),
             (Code::OFFSET_NOT_FOUND, IggyError::ConsumerOffsetNotFound(0)),
             (Code::TOO_MANY_OFFSETS, IggyError::TooManyConsumerOffsets),
-            (Code::INVALID_SEGMENT_SIZE, IggyError::InvalidSegmentSize(0)),
             (Code::CANNOT_APPEND, IggyError::CannotAppendMessage),
             (Code::CANNOT_READ, IggyError::CannotReadMessage),
             (Code::TOO_BIG_HEADERS, IggyError::TooBigUserHeaders),

@@ -297,6 +297,8 @@ async fn bodies_that_do_not_decode_are_refused_and_the_connection_goes_on() {
         assert_eq!(raw.status().await, 3, "{code}");
     }
     raw.send(command(9_999), b"").await;
+    assert_eq!(raw.status().await, 3);
+    raw.send(command(11), b"").await;
     assert_eq!(raw.status().await, 5);
     raw.send(operation(Operation::CreateUser, 90), b"").await;
     assert_eq!(raw.status().await, 5);

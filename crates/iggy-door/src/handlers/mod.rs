@@ -122,7 +122,11 @@ async fn read(service: &Service, caller: &Caller, request: &Request) -> Answer {
         wire::GET_CONSUMER_GROUP_CODE => groups::one(service, &request.body).await,
         wire::GET_CONSUMER_GROUPS_CODE => groups::all(service, &request.body).await,
         wire::SYNC_CONSUMER_GROUP_CODE => groups::sync(service, caller, &request.body).await,
-        _ => Err(Refusal::Denied(Code::FEATURE_UNAVAILABLE)),
+        wire::GET_SNAPSHOT_FILE_CODE | wire::FLUSH_UNSAVED_BUFFER_CODE => {
+            Err(Refusal::Denied(Code::FEATURE_UNAVAILABLE))
+        }
+        // Among them the routing of clusters, which clients of one node do without.
+        _ => Err(Refusal::Denied(Code::INVALID_COMMAND)),
     }
 }
 
@@ -139,7 +143,7 @@ async fn change(service: &Service, caller: &Caller, request: &Request) -> Answer
         Operation::DeleteTopic => topics::delete(service, body).await,
         Operation::PurgeTopic => topics::purge(service, body).await,
         Operation::CreatePartitions => partitions::create(service, body).await,
-        Operation::DeletePartitions => partitions::delete(body),
+        Operation::DeletePartitions => partitions::delete(service, body).await,
         Operation::DeleteSegments => partitions::delete_segments(service, body).await,
         Operation::CreateConsumerGroup => groups::create(service, body).await,
         Operation::DeleteConsumerGroup => groups::delete(service, body).await,

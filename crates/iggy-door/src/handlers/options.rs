@@ -116,6 +116,7 @@ fn apply(
     partitions: u32,
     is_allowed: impl Fn(&str) -> bool,
 ) -> Result<(), Code> {
+    let mut total = None;
     for entry in options {
         let key = std::str::from_utf8(entry.key).map_err(|_| Code::UNSUPPORTED_OPTION)?;
         if !is_allowed(key) {
@@ -125,7 +126,10 @@ fn apply(
         match key {
             COMPRESSION => value.word(&["none"]).map(drop),
             EXPIRY => value.expiry().map(|expiry| settings.retention = expiry),
-            SIZE => value.size().map(|size| settings.retention_bytes = share(size, partitions)),
+            SIZE => value.size().map(|size| {
+                settings.retention_bytes = share(size, partitions);
+                total = Some(size);
+            }),
             SEGMENT => value.segment().map(|bytes| settings.segment_bytes = bytes),
             DURABILITY => value.word(&["replicated", "persisted"]).map(|word| persist(settings, word == "persisted")),
             OFFSET_DURABILITY => value.word(&["replicated", "persisted"]).map(drop),
@@ -137,7 +141,10 @@ fn apply(
         }
         .ok_or(Code::INVALID_OPTION)?;
     }
-    Ok(())
+    // Whole segments are removed, and the one that is written to never is.
+    let least = settings.segment_bytes.unwrap_or(SEGMENT_MIN);
+    let is_bound = |size: &u64| ![DEFAULT, UNLIMITED].contains(size);
+    if total.filter(is_bound).is_some_and(|size| size < least) { Err(Code::INVALID_TOPIC_SIZE) } else { Ok(()) }
 }
 
 /// One of two options may ask for it, and the other must not take it back.

@@ -26,10 +26,12 @@ pub(super) async fn create(service: &Service, body: &Bytes) -> Answer {
 }
 
 /// A topic never shrinks: Kafka clients take it for granted, and so does the store.
-pub(super) fn delete(body: &Bytes) -> Answer {
+pub(super) async fn delete(service: &Service, body: &Bytes) -> Answer {
     let request = DeletePartitionsRequest::decode_from(body).map_err(malformed)?;
     check(request.partitions_count)?;
-    Err(Refusal::Denied(Code::FEATURE_UNAVAILABLE))
+    let found = service.catalog.topic(&request.stream_id, &request.topic_id).await?;
+    let fits = request.partitions_count <= found.info.partitions;
+    Err(if fits { Refusal::Denied(Code::FEATURE_UNAVAILABLE) } else { Code::INVALID_PARTITIONS_COUNT.into() })
 }
 
 /// Removes the oldest segments; the one that is written to stays. It is success when there is nothing to remove.
@@ -45,9 +47,8 @@ pub(super) async fn delete_segments(service: &Service, body: &Bytes) -> Answer {
     Ok(Reply::empty(Operation::DeleteSegments))
 }
 
+/// One code for none and for too many, as on the server.
 fn check(partitions: u32) -> Result<(), Refusal> {
-    if partitions > PARTITIONS_PER_REQUEST_MAX {
-        return Err(Refusal::Denied(Code::TOO_MANY_PARTITIONS));
-    }
-    if partitions == 0 { Err(Refusal::Denied(Code::INVALID_PARTITIONS_COUNT)) } else { Ok(()) }
+    let fits = (1..=PARTITIONS_PER_REQUEST_MAX).contains(&partitions);
+    if fits { Ok(()) } else { Err(Refusal::Denied(Code::TOO_MANY_PARTITIONS)) }
 }

@@ -50,7 +50,8 @@ pub(super) async fn poll(service: &Service, caller: &Caller, body: &Bytes) -> An
     let request = PollMessagesRequest::decode_from(body).map_err(malformed)?;
     let is_group = request.consumer.kind == KIND_CONSUMER_GROUP;
     if is_group && service.config.offset_rules == OffsetRules::Server && !is_owner(service, caller, &request).await? {
-        return Ok(answer(RESYNC, 0, 0));
+        // Who names no partition has no assignment that could be out of date.
+        return Ok(answer(request.partition_id.map_or(0, |_| RESYNC), 0, 0));
     }
     let partition = request.partition_id.unwrap_or(0);
     let of = service.catalog.topic(&request.stream_id, &request.topic_id).await?;

@@ -1,12 +1,12 @@
 //! Streams: list, describe, create, rename, delete, purge.
 
 use bytes::Bytes;
-use iggy_binary_protocol::WireDecode;
 use iggy_binary_protocol::consensus::Operation;
 use iggy_binary_protocol::requests::streams::{
     CreateStreamRequest, DeleteStreamRequest, GetStreamRequest, PurgeStreamRequest, UpdateStreamRequest,
 };
 use iggy_binary_protocol::responses::streams::{GetStreamResponse, GetStreamsResponse};
+use iggy_binary_protocol::{WireDecode, WireIdentifier};
 
 use super::{Answer, topics, view};
 use crate::auth::now_micros;
@@ -53,10 +53,10 @@ pub(super) async fn update(service: &Service, body: &Bytes) -> Answer {
     }
     let stream = service.catalog.stream(&request.stream_id).await?.ok_or(Code::STREAM_NOT_FOUND)?;
     if stream.name == request.name.as_str() {
-        Ok(Reply::empty(Operation::UpdateStream))
-    } else {
-        Err(Refusal::Denied(Code::FEATURE_UNAVAILABLE))
+        return Ok(Reply::empty(Operation::UpdateStream));
     }
+    let taken = service.catalog.stream(&WireIdentifier::String(request.name)).await?.is_some();
+    Err(if taken { Code::STREAM_EXISTS.into() } else { Refusal::Denied(Code::FEATURE_UNAVAILABLE) })
 }
 
 /// Topics go first: a stream that is off the list while topics are left would come back under another number.

@@ -17,9 +17,6 @@ use crate::frame::{Reply, malformed};
 use crate::service::Service;
 use crate::state::Record;
 
-/// Characters of a token's name, as the SDK allows.
-const NAME_CHARACTERS: std::ops::RangeInclusive<usize> = 3..=30;
-
 /// Expiry of a token that never expires: both what means the server's default, which is never, and what says so.
 const NEVER: [u64; 2] = [0, u64::MAX];
 
@@ -37,9 +34,6 @@ pub(super) fn list(service: &Service) -> Reply {
 /// The token is in this answer and nowhere else: only its hash is stored.
 pub(super) async fn create(service: &Service, body: &Bytes) -> Answer {
     let request = CreatePersonalAccessTokenRequest::decode_from(body).map_err(malformed)?;
-    if !NAME_CHARACTERS.contains(&request.name.len()) {
-        return Err(Refusal::Denied(Code::INVALID_TOKEN_NAME));
-    }
     let change = service.catalog.state.change().await;
     let (count, taken) =
         change.look(|table| (table.tokens().len(), table.tokens().contains_key(request.name.as_str())));

@@ -65,7 +65,8 @@ pub(super) async fn update(service: &Service, body: &Bytes) -> Answer {
     let info = &found.info;
     let changed = options::changed(&info.settings, &request.options, info.partitions).map_err(Refusal::Denied)?;
     if info.topic.topic() != request.name.as_str() {
-        return Err(Refusal::Denied(Code::FEATURE_UNAVAILABLE));
+        let taken = service.catalog.store.topic(info.topic.stream(), &request.name).await?.is_some();
+        return Err(if taken { Code::TOPIC_EXISTS.into() } else { Refusal::Denied(Code::FEATURE_UNAVAILABLE) });
     }
     if changed != info.settings {
         service.admin.update_settings(&info.topic, &changed).await.map_err(gone)?;

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use iggy_binary_protocol::consensus::Operation;
 use iggy_binary_protocol::requests::users::GetUserRequest;
 use iggy_binary_protocol::responses::users::{GetUsersResponse, UserDetailsResponse, UserResponse};
-use iggy_binary_protocol::{WireDecode, WireIdentifier, WireOptions};
+use iggy_binary_protocol::{WireDecode, WireGlobalPermissions, WireIdentifier, WireOptions, WirePermissions};
 
 use super::{Answer, view};
 use crate::auth::ROOT_ID;
@@ -23,8 +23,24 @@ pub(super) fn one(service: &Service, body: &Bytes) -> Answer {
     if !is_root {
         return Ok(Reply::empty(Operation::NonReplicated));
     }
-    let response = UserDetailsResponse { user: root(service)?, permissions: None };
+    let response = UserDetailsResponse { user: root(service)?, permissions: Some(everything()) };
     Ok(Reply::of(Operation::NonReplicated, &response))
+}
+
+fn everything() -> WirePermissions {
+    let global = WireGlobalPermissions {
+        manage_servers: true,
+        read_servers: true,
+        manage_users: true,
+        read_users: true,
+        manage_streams: true,
+        read_streams: true,
+        manage_topics: true,
+        read_topics: true,
+        poll_messages: true,
+        send_messages: true,
+    };
+    WirePermissions { global, streams: Vec::new() }
 }
 
 pub(super) fn all(service: &Service) -> Answer {

@@ -76,6 +76,8 @@ fn values_that_cannot_be_and_keys_that_are_not_known_are_refused() {
         assert_eq!(settings(&raw(key, value), 1), Err(Code::INVALID_OPTION), "{key}={value}");
     }
     assert_eq!(settings(&raw("colour", "red"), 1), Err(Code::UNSUPPORTED_OPTION));
+    assert_eq!(settings(&raw(SIZE, "1048575"), 1), Err(Code::INVALID_TOPIC_SIZE), "less than a segment");
+    assert!(settings(&raw(SIZE, "1 MiB"), 1).is_ok());
 }
 
 #[test]

@@ -1,0 +1,144 @@
+//! One script of requests, at an Iggy server and at the door: what the door answers otherwise is accepted with a reason, or
+//! a fault.
+//!
+//! `data/server.txt` is what a server answered. `TEST_IGGY_RECORD=host:port` names a server, started on an empty folder with
+//! the user `iggy` and the password `iggyiggy`, and records it anew. `data/accepted.txt` lists the differences.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::print_stderr,
+    missing_docs,
+    reason = "test code"
+)]
+
+mod accepted;
+mod script;
+mod transcript;
+mod view;
+mod wire;
+
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use iggy_binary_protocol::consensus::HEADER_SIZE;
+use milena_iggy_door::fuzzing::frame;
+use milena_iggy_door::{Door, DoorConfig, DoorLimits, OffsetRules, Secret};
+use milena_testkit::TestServer;
+use rand::{RngExt, SeedableRng, rngs::StdRng};
+
+use accepted::{Accepted, Difference};
+use script::{Body, login, script};
+use view::{View, view};
+
+const HEAD: &str = "# What an Iggy server of protocol generation 0.11 (0.9.0-edge.5) answered to the script of this test.\n\
+                    # Figures of its machine were replaced. Recorded by the test `record`; not edited by hand.\n";
+
+const TRANSCRIPT: &str = "tests/data/server.txt";
+const ACCEPTED: &str = "tests/data/accepted.txt";
+
+fn path(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
+}
+
+fn text(name: &str) -> String {
+    std::fs::read_to_string(path(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn record() {
+    let Ok(address) = std::env::var("TEST_IGGY_RECORD") else {
+        eprintln!("skipped: TEST_IGGY_RECORD names no Iggy server");
+        return;
+    };
+    let steps = script();
+    let answers = Box::pin(wire::play(&address, &steps, Duration::from_secs(2), true)).await;
+    let answers: Vec<_> =
+        steps.iter().zip(answers).map(|(step, answer)| view::without_machine(step.what, answer)).collect();
+    std::fs::write(path(TRANSCRIPT), format!("{HEAD}{}", transcript::write(&steps, &answers))).unwrap();
+}
+
+/// What the door answers to the script.
+async fn door_answers() -> Vec<View> {
+    let server = TestServer::builder().in_folder().start().await;
+    let broker = server.server().broker();
+    let config = DoorConfig {
+        listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+        advertised: None,
+        username: login::USER.to_owned(),
+        password: Some(Secret::new(login::PASSWORD)),
+        offset_rules: OffsetRules::Server,
+        instance_id: 0,
+        limits: DoorLimits::default(),
+    };
+    let (store, memory) = (Arc::clone(&broker.store), Arc::clone(&broker.memory));
+    let door = Box::pin(Door::open(config, store, Arc::new(broker.topics.clone()), memory)).await.unwrap();
+    let steps = script();
+    let address = door.address().to_string();
+    let answers = Box::pin(wire::play(&address, &steps, Duration::from_secs(20), false)).await;
+    door.shutdown().await;
+    server.shutdown().await;
+    steps.iter().zip(&answers).map(|(step, answer)| view(step.what, answer)).collect()
+}
+
+#[test]
+fn the_transcript_is_one_of_the_script() {
+    let text = text(TRANSCRIPT);
+    let recorded = transcript::read(&text);
+    let steps = script();
+    for (step, (name, request, _)) in steps.iter().zip(&recorded) {
+        assert_eq!((step.name.as_str(), transcript::request(step).as_str()), (*name, *request), "record it again");
+    }
+    assert_eq!(steps.len(), recorded.len());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_door_answers_as_the_server_but_for_what_is_accepted() {
+    let (list, text) = (text(ACCEPTED), text(TRANSCRIPT));
+    let mut accepted = Accepted::read(&list);
+    let mut unexpected = String::new();
+    let recorded = transcript::read(&text);
+    for ((step, (name, _, answer)), here) in script().iter().zip(&recorded).zip(door_answers().await) {
+        for difference in Difference::between(name, &view(step.what, answer), &here) {
+            if !accepted.takes(&difference) {
+                let _ = writeln!(unexpected, "{difference}");
+            }
+        }
+    }
+    assert!(unexpected.is_empty(), "not accepted:\n{unexpected}");
+    assert_eq!(accepted.unmet(), Vec::<String>::new(), "these do not occur any more");
+}
+
+#[test]
+fn the_documentation_lists_what_is_accepted_and_nothing_else() {
+    let (list, docs) = (text(ACCEPTED), text("../../docs/iggy-door.md"));
+    let rows = accepted::rows_of(&docs, "## What differs from Iggy's server");
+    assert!(!rows.is_empty());
+    assert_eq!(Accepted::read(&list).reasons(), rows);
+}
+
+#[test]
+fn requests_of_the_script_panic_nowhere_when_they_are_cut_or_changed() {
+    let mut noise = StdRng::seed_from_u64(3);
+    for step in script() {
+        let Body::Bytes(body) = &step.body else { continue };
+        let request = [&[0; HEADER_SIZE], body.as_slice()].concat();
+        frame(&request);
+        for _ in 0..if request.len() < 4_096 { 100 } else { 2 } {
+            let mut changed = request.clone();
+            for _ in 0..noise.random_range(1..5) {
+                let at = noise.random_range(HEADER_SIZE..=body.len() + HEADER_SIZE);
+                match changed.get_mut(at) {
+                    Some(byte) => *byte = noise.random(),
+                    None => changed.truncate(at - 1),
+                }
+            }
+            frame(&changed);
+        }
+    }
+}
