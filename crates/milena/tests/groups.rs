@@ -176,6 +176,29 @@ fn every_group_goes_on_from_its_last_acknowledged_commit_after_the_server_was_ki
 
 #[cfg(feature = "iggy")]
 #[test]
+fn a_group_goes_on_and_keeps_its_commits_when_the_iggy_server_behind_is_killed() {
+    let mut iggy = milena_testkit::DoorChild::start(run::MILENA);
+    let mut server = run::builder().alone().over(&iggy).start();
+    let mut run = Run::at(server.bootstrap(), "behind", "range", Commit::Sync, PATIENCE * 2);
+    run.start(&["a", "b"]);
+    run.shared_by(2);
+    run.work_on();
+    iggy.kill();
+    // Members are known to the gateway alone, so they stay; what they commit now has to wait.
+    std::thread::sleep(Duration::from_millis(500));
+    iggy.restart();
+    run.work_on();
+    // What was acknowledged is not only in the memory of the gateway.
+    server.kill();
+    run.journal.note("server", "server", Event::ServerRestarted);
+    server.restart();
+    run.shared_by(2);
+    run.work_on();
+    run.end();
+}
+
+#[cfg(feature = "iggy")]
+#[test]
 fn a_group_of_two_gateways_goes_on_at_the_other_one_when_its_coordinator_is_killed() {
     let iggy = milena_testkit::DoorChild::start(run::MILENA);
     let gateway = |number: u16| run::builder().over(&iggy).args(["--set", &format!("instance_id={number}")]).start();

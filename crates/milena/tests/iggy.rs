@@ -34,8 +34,12 @@ use milena_store::testing::MemoryStore;
 use milena_store_iggy::url::IggyUrl;
 use milena_store_iggy::{IggyConfig, IggyStore, SecretString};
 use milena_testkit::TestServer;
+use rdkafka::config::ClientConfig;
+use rdkafka::producer::{FutureProducer, FutureRecord};
 
 const TOPIC: &str = "orders";
+/// Code of the server for a request that it did not take in, and that may be sent again.
+const TRANSIENT_NOT_ACCEPTED: u32 = 58;
 
 /// A gateway in front of an Iggy server, in streams of its own.
 struct Gateway {
@@ -235,4 +239,39 @@ async fn a_record_whose_confirmation_was_lost_is_stored_once_and_acknowledged_wi
             assert_eq!(gateway.door.as_ref().unwrap().faults().left(), 0);
         }
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_idempotent_librdkafka_producer_stores_each_record_once_while_connections_are_cut_again_and_again() {
+    const RECORDS: usize = 400;
+    let gateway = Gateway::in_process().await;
+    let faults = gateway.door.as_ref().unwrap().faults();
+    let producer: FutureProducer = ClientConfig::new()
+        .set("bootstrap.servers", gateway.kafka.bootstrap())
+        .set("broker.address.family", "v4")
+        .set("enable.idempotence", "true")
+        .set("linger.ms", "1")
+        .set("batch.num.messages", "5")
+        .create()
+        .unwrap();
+    let send = On::Operation(iggy_binary_protocol::consensus::Operation::SendMessages);
+    let kinds = [Fault::CutAfterApply, Fault::NoOffset, Fault::CutBeforeApply, Fault::Answer(TRANSIENT_NOT_ACCEPTED)];
+    let mut kinds = kinds.into_iter().cycle();
+    let mut deliveries = Vec::new();
+    for number in 0..RECORDS {
+        if number % 25 == 0 {
+            faults.plan(send, kinds.next().unwrap());
+        }
+        let payload = number.to_string();
+        let record = FutureRecord::<(), str>::to(TOPIC).partition(0).payload(&payload);
+        deliveries.push(producer.send_result(record).unwrap());
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    for (number, delivery) in (0..).zip(deliveries) {
+        assert_eq!(delivery.await.unwrap().unwrap().offset, number);
+    }
+    assert!(faults.left() < 4, "{} faults were not met", faults.left());
+    faults.forget();
+    let values = gateway.consume(RECORDS).await.into_iter().map(|record| record.value.unwrap());
+    assert!(values.eq((0..RECORDS).map(|number| number.to_string().into_bytes())));
 }

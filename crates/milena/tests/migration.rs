@@ -1,6 +1,7 @@
 //! The steps from Kafka applications to Iggy ones and back: librdkafka on one side, Iggy's SDK on the other, one topic.
 //!
-//! The Iggy server is Iggy's protocol in a process of its own; where `TEST_IGGY=iggy://user:password@host:port` names a real one, that.
+//! Once with a gateway in front of an Iggy server, and once with one process that serves both protocols. The Iggy server is such
+//! a process; where `TEST_IGGY=iggy://user:password@host:port` names a real one, that.
 #![cfg(feature = "iggy")]
 #![allow(
     clippy::unwrap_used,
@@ -29,24 +30,36 @@ use rdkafka::message::{Header, Headers, OwnedHeaders};
 use rdkafka::producer::{FutureProducer, FutureRecord};
 use rdkafka::{Message, Offset, TopicPartitionList};
 
+const MILENA: &str = env!("CARGO_BIN_EXE_milena");
 const TOPIC: &str = "orders";
 const GROUP: &str = "billing";
 const PARTITIONS: u32 = 3;
 /// Long, because test machines are busy.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A gateway in front of an Iggy server, with the topic.
+/// Where Kafka clients and Iggy clients meet on a topic.
 struct Both {
-    kafka: ChildServer,
+    /// A gateway in front of the Iggy server; none where one process is both.
+    gateway: Option<ChildServer>,
+    door: Option<DoorChild>,
     url: String,
     stream: String,
-    _door: Option<DoorChild>,
 }
 
 impl Both {
-    fn start() -> Self {
-        let binary = env!("CARGO_BIN_EXE_milena");
-        let builder = ChildServer::builder(binary).args(["--set", "groups.initial_rebalance_delay=0s"]);
+    /// A gateway in front of an Iggy server, and one process that is both.
+    fn kinds() -> [Self; 2] {
+        let door = DoorChild::start(MILENA);
+        let one = Self { gateway: None, url: door.url(), stream: "kafka".to_owned(), door: Some(door) };
+        let both = [Self::two_processes(), one];
+        for both in &both {
+            both.command(&["topics", "create", TOPIC, "-p", &PARTITIONS.to_string()]);
+        }
+        both
+    }
+
+    fn two_processes() -> Self {
+        let builder = ChildServer::builder(MILENA).args(["--set", "groups.initial_rebalance_delay=0s"]);
         let (builder, url, stream, door) = match ChosenStore::get() {
             ChosenStore::Server(url) => {
                 let name = format!("migration-{}", uuid::Uuid::now_v7().simple());
@@ -55,24 +68,26 @@ impl Both {
                 (builder.over_server(&url).args(["--set", &mapping]), url, name, None)
             }
             ChosenStore::Embedded | ChosenStore::Door => {
-                let door = DoorChild::start(binary);
+                let door = DoorChild::start(MILENA);
                 (builder.over(&door), door.url(), "kafka".to_owned(), Some(door))
             }
         };
-        let both = Self { kafka: builder.start(), url, stream, _door: door };
-        both.command(&["topics", "create", TOPIC, "-p", &PARTITIONS.to_string()]);
-        both
+        Self { gateway: Some(builder.start()), url, stream, door }
+    }
+
+    fn kafka(&self) -> &ChildServer {
+        self.gateway.as_ref().or(self.door.as_ref().map(DoorChild::child)).unwrap()
     }
 
     /// A command of Milena's own client.
     fn command(&self, args: &[&str]) {
-        let output = self.kafka.run(args, "");
+        let output = self.kafka().run(args, "");
         assert!(output.status.success(), "{args:?}: {output:?}");
     }
 
     fn config(&self) -> ClientConfig {
         let mut config = ClientConfig::new();
-        config.set("bootstrap.servers", self.kafka.bootstrap()).set("broker.address.family", "v4");
+        config.set("bootstrap.servers", self.kafka().bootstrap()).set("broker.address.family", "v4");
         config
     }
 
@@ -221,7 +236,12 @@ fn commit(consumer: &BaseConsumer, next: &[(i32, i64)]) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn producers_move_to_iggy_while_a_kafka_group_reads_on() {
-    let both = Both::start();
+    for both in Both::kinds() {
+        producers_move(&both).await;
+    }
+}
+
+async fn producers_move(both: &Both) {
     let native = both.iggy().await;
     let consumer = both.kafka_consumer();
     assert_eq!(both.kafka_send(0, &["one", "two"]).await, [0, 1]);
@@ -251,7 +271,12 @@ async fn producers_move_to_iggy_while_a_kafka_group_reads_on() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_group_moves_to_iggy_at_its_committed_offsets_while_kafka_producers_go_on() {
-    let both = Both::start();
+    for both in Both::kinds() {
+        a_group_moves(&both).await;
+    }
+}
+
+async fn a_group_moves(both: &Both) {
     for partition in 0..PARTITIONS {
         both.kafka_send(partition, &["a", "b", "c"]).await;
     }
@@ -282,7 +307,12 @@ async fn a_group_moves_to_iggy_at_its_committed_offsets_while_kafka_producers_go
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_group_moves_back_to_kafka_behind_what_iggy_has_processed() {
-    let both = Both::start();
+    for both in Both::kinds() {
+        a_group_moves_back(&both).await;
+    }
+}
+
+async fn a_group_moves_back(both: &Both) {
     let native = both.iggy().await;
     for partition in 0..2 {
         native.send(partition, vec![IggyMessage::from("a"), IggyMessage::from("b"), IggyMessage::from("c")]).await;

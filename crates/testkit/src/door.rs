@@ -40,6 +40,7 @@ impl DoorChild {
     fn with(binary: impl AsRef<Path>, port: ReservedPort, args: &[&str]) -> Self {
         let child = ChildServer::builder(binary)
             .behind_a_door()
+            .args(["--set", "groups.initial_rebalance_delay=0s"])
             .args(["--iggy-listen", &format!("127.0.0.1:{}", port.number())])
             .args(args.iter().copied())
             .env("MILENA_IGGY_DOOR_PASSWORD", PASSWORD)
