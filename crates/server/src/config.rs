@@ -77,6 +77,17 @@ pub struct TopicMapping {
     pub default_stream: String,
     /// Overrides by Kafka name.
     pub topics: BTreeMap<String, MappedTopic>,
+    /// Rules by the beginning of Kafka names.
+    pub prefixes: BTreeMap<String, MappedPrefix>,
+}
+
+/// Where the topics live whose names begin alike.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MappedPrefix {
+    /// Stream.
+    pub stream: String,
+    /// What stands in place of the beginning there; the rest of the name follows.
+    pub topic_prefix: String,
 }
 
 /// Target of an override.
@@ -90,7 +101,7 @@ pub struct MappedTopic {
 
 impl Default for TopicMapping {
     fn default() -> Self {
-        Self { default_stream: "kafka".to_owned(), topics: BTreeMap::new() }
+        Self { default_stream: "kafka".to_owned(), topics: BTreeMap::new(), prefixes: BTreeMap::new() }
     }
 }
 

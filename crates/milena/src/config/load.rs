@@ -5,7 +5,7 @@ use std::fmt;
 
 use figment::Figment;
 use figment::value::{Dict, Value};
-use milena_server::config::MappedTopic;
+use milena_server::config::{MappedPrefix, MappedTopic};
 use milena_server::topics::configs::ConfigRules;
 use milena_server::topics::mapping::Mapping;
 
@@ -161,6 +161,18 @@ impl Loading<'_> {
                 let hint = nearest(field, ["stream", "topic"].map(str::to_owned));
                 self.mistakes.add(format!("`{}` is no key of a mapped topic ({source}){hint}", shortened(field)));
             }
+            if let Some(prefix) = name.strip_suffix(ANY) {
+                match mapped_prefix(name, part("stream"), target.find_ref("topic").map(Value::as_str)) {
+                    Some(mapped) => {
+                        self.loaded.settings.server.topic_mapping.prefixes.insert(prefix.to_owned(), mapped);
+                    }
+                    None => self.mistakes.add(format!(
+                        "the rule for topics `{}` ({source}) must say `stream`, and may say a `topic` that ends in {ANY}",
+                        shortened(name)
+                    )),
+                }
+                continue;
+            }
             let (Some(stream), Some(topic)) = (part("stream"), part("topic")) else {
                 self.mistakes.add(format!(
                     "the mapping of topic `{}` ({source}) must say both `stream` and `topic`, as text",
@@ -241,6 +253,15 @@ impl Loaded {
 fn key_names() -> impl Iterator<Item = String> {
     let names = keys::all().map(|key| key.path).chain([LISTENERS, TOPIC_DEFAULTS, MAPPED_TOPICS]);
     names.map(str::to_owned)
+}
+
+/// What stands for the rest of a name, at its end.
+const ANY: char = '*';
+
+/// Where topics live whose names match `name`, which ends in `*`. Without a topic they keep their names.
+fn mapped_prefix(name: &str, stream: Option<String>, topic: Option<Option<&str>>) -> Option<MappedPrefix> {
+    let topic = topic.unwrap_or(Some(name))?;
+    Some(MappedPrefix { stream: stream?, topic_prefix: topic.strip_suffix(ANY)?.to_owned() })
 }
 
 /// Names of topic configs have dots, which TOML reads as tables unless they are quoted.

@@ -27,11 +27,15 @@ pub(crate) fn show(loaded: &Loaded) -> String {
         let line = format!("{name} = {}", key.kind.show(&value));
         text.push_str(&with_source(&line, loaded.source(key.path)));
     }
-    let mapped = &loaded.settings.server.topic_mapping.topics;
-    for (name, target) in mapped {
-        let (stream, topic) = (quoted(&target.stream), quoted(&target.topic));
-        let header = with_source(&format!("[{MAPPED_TOPICS}.{}]", quoted(name)), loaded.source(MAPPED_TOPICS));
-        text.push_str(&format!("\n{header}stream = {stream}\ntopic = {topic}\n"));
+    let mapping = &loaded.settings.server.topic_mapping;
+    let topics = mapping.topics.iter().map(|(name, target)| (name.clone(), &target.stream, target.topic.clone()));
+    let rules = mapping
+        .prefixes
+        .iter()
+        .map(|(name, target)| (format!("{name}*"), &target.stream, format!("{}*", target.topic_prefix)));
+    for (name, stream, topic) in topics.chain(rules) {
+        let header = with_source(&format!("[{MAPPED_TOPICS}.{}]", quoted(&name)), loaded.source(MAPPED_TOPICS));
+        text.push_str(&format!("\n{header}stream = {}\ntopic = {}\n", quoted(stream), quoted(&topic)));
     }
     let header = with_source(&format!("[{TOPIC_DEFAULTS}]"), loaded.source(TOPIC_DEFAULTS));
     text.push_str(&format!("\n{header}"));

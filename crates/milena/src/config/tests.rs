@@ -219,6 +219,31 @@ fn topics_are_mapped_by_names_with_dots() {
 }
 
 #[test]
+fn topics_whose_names_begin_alike_are_mapped_by_a_rule() {
+    let file = "[topic_mapping.topics.\"billing.*\"]\nstream = 'billing'\ntopic = '*'\n\
+                [topic_mapping.topics.\"eu.*\"]\nstream = 'europe'\n";
+    let mapping = Case::new().file(file).load().settings.server.topic_mapping;
+    let rules: Vec<_> = mapping
+        .prefixes
+        .iter()
+        .map(|(name, target)| (name.as_str(), target.stream.as_str(), target.topic_prefix.as_str()))
+        .collect();
+    assert_eq!(rules, [("billing.", "billing", ""), ("eu.", "europe", "eu.")]);
+    assert!(mapping.topics.is_empty());
+    for rule in ["topic = '*'", "stream = 's'\ntopic = 't'", "stream = 1", "stream = 's'\ntopic = 1"] {
+        let mistakes = Case::new().file(&format!("[topic_mapping.topics.\"a.*\"]\n{rule}\n")).mistakes();
+        assert!(mistakes.contains("the rule for topics `a.*`"), "{rule}: {mistakes}");
+    }
+}
+
+#[test]
+fn rules_that_give_one_place_two_names_are_a_mistake() {
+    let file = "[topic_mapping.topics.\"a.*\"]\nstream = 's'\ntopic = '*'\n\
+                [topic_mapping.topics.\"b.*\"]\nstream = 's'\ntopic = '*'\n";
+    assert!(Case::new().file(file).mistakes().contains("'a.*' and 'b.*' have the same target"));
+}
+
+#[test]
 fn a_mapping_that_contradicts_itself_is_a_mistake() {
     let file =
         "[topic_mapping.topics.a]\nstream = 's'\ntopic = 't'\n[topic_mapping.topics.b]\nstream = 's'\ntopic = 't'\n";
@@ -280,6 +305,7 @@ fn what_is_shown_names_every_key_with_its_source() {
 #[test]
 fn what_is_shown_is_a_file_that_means_the_same() {
     let file = "durability = 'interval'\nsegment_bytes = 1234567\n[topic_mapping.topics.\"a.b\"]\nstream = 's'\ntopic = 't'\n\
+                [topic_mapping.topics.\"a.*\"]\nstream = 'r'\ntopic = 'x*'\n\
                 [topic_defaults]\n\"retention.ms\" = '1000'\n\
                 [[listeners]]\nname = 'x'\nbind = '[::]:9092'\nadvertised = '[fd00::1]:1'\n\
                 [limits]\nmax_connections_per_address = 7\nidle_timeout = '90s'\n";

@@ -7,6 +7,11 @@ use milena_server::Broker;
 use crate::writer::Families;
 
 pub(super) fn write(broker: &Broker, families: &mut Families<'_>) -> fmt::Result {
+    families.gauge(
+        "milena_topics_hidden",
+        "Topics of the store that Kafka clients cannot see, because neither their names nor the mapping give them a Kafka name.",
+        broker.topics.hidden() as u64,
+    )?;
     write_produce(broker, families)?;
     write_fetch(broker, families)
 }

@@ -1,7 +1,9 @@
 //! Kafka names to places in the store, and back.
 //!
 //! Without an override a topic lives in the default stream under its own name. An override sends one Kafka name to
-//! any (stream, topic). The reverse direction is built once, so that a listing shows each place under one name only.
+//! any (stream, topic); a rule sends all names that begin alike to one stream. An override is above a rule, and of two
+//! rules the one with more of the name in it counts. The reverse direction holds to the same order, so that each place is
+//! seen under one name only, and a name has a place only where that place is seen as it.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -53,7 +55,7 @@ pub enum MappingError {
         /// What it was meant for.
         of: String,
     },
-    /// Two overrides have one target.
+    /// Two overrides have one target, or two rules give one place two names.
     #[error("topic mapping: '{first}' and '{second}' have the same target")]
     SharedTarget {
         /// One Kafka name.
@@ -71,10 +73,45 @@ pub enum MappingError {
     },
 }
 
+/// All Kafka names that begin alike, and where their topics live: what comes behind the beginning is kept.
+#[derive(Debug, Clone)]
+struct Rule {
+    name_prefix: String,
+    stream: String,
+    topic_prefix: String,
+}
+
+impl Rule {
+    fn place(&self, name: &str) -> Option<Place> {
+        let rest = name.strip_prefix(&self.name_prefix).filter(|rest| !rest.is_empty())?;
+        Some(Place { stream: self.stream.clone(), topic: format!("{}{rest}", self.topic_prefix) })
+    }
+
+    fn name(&self, place: &Place) -> Option<String> {
+        let rest = place.topic.strip_prefix(&self.topic_prefix).filter(|rest| !rest.is_empty())?;
+        (place.stream == self.stream).then(|| format!("{}{rest}", self.name_prefix))
+    }
+
+    /// True when some place is that of two names, one by each rule.
+    fn collides(&self, other: &Rule) -> bool {
+        let (short, long) =
+            if self.topic_prefix.len() <= other.topic_prefix.len() { (self, other) } else { (other, self) };
+        let between = long.topic_prefix.strip_prefix(&short.topic_prefix).filter(|_| short.stream == long.stream);
+        // The two lead to the same name where they only differ in how much of it they spell out.
+        between.is_some_and(|between| format!("{}{between}", short.name_prefix) != long.name_prefix)
+    }
+
+    fn shown(&self) -> String {
+        format!("{}*", self.name_prefix)
+    }
+}
+
 /// The mapping in both directions.
 #[derive(Debug, Clone)]
 pub struct Mapping {
     default_stream: String,
+    /// Those with more of the name in them first.
+    rules: Vec<Rule>,
     overrides: BTreeMap<String, Place>,
     reverse: HashMap<Place, String>,
 }
@@ -86,40 +123,51 @@ impl Mapping {
     /// When two names would share one place, or a name is none.
     pub fn new(config: &TopicMapping) -> Result<Self, MappingError> {
         check_stream(&config.default_stream, "the default stream")?;
-        let mut overrides = BTreeMap::new();
-        let mut reverse: HashMap<Place, String> = HashMap::new();
+        let default_stream = config.default_stream.clone();
+        let mut mapping =
+            Self { rules: rules(config)?, default_stream, overrides: BTreeMap::new(), reverse: HashMap::new() };
+        let displaced: HashMap<Place, &String> =
+            config.topics.keys().map(|name| (mapping.place_without_override(name), name)).collect();
         for (name, target) in &config.topics {
             check_kafka_name(name)?;
             check_stream(&target.stream, name)?;
             check_place(&target.topic, name)?;
             let place = Place { stream: target.stream.clone(), topic: target.topic.clone() };
-            let displaced = place.stream == config.default_stream && place.topic != *name;
-            if displaced && config.topics.contains_key(&place.topic) {
-                return Err(MappingError::TargetOfOther { name: name.clone(), other: place.topic });
+            if let Some(&other) = displaced.get(&place).filter(|other| **other != name) {
+                return Err(MappingError::TargetOfOther { name: name.clone(), other: other.clone() });
             }
-            if let Some(first) = reverse.insert(place.clone(), name.clone()) {
+            if let Some(first) = mapping.reverse.insert(place.clone(), name.clone()) {
                 return Err(MappingError::SharedTarget { first, second: name.clone() });
             }
-            overrides.insert(name.clone(), place);
+            mapping.overrides.insert(name.clone(), place);
         }
-        Ok(Self { default_stream: config.default_stream.clone(), overrides, reverse })
+        Ok(mapping)
+    }
+
+    fn place_without_override(&self, name: &str) -> Place {
+        let by_rule = self.rules.iter().find_map(|rule| rule.place(name));
+        by_rule.unwrap_or_else(|| Place { stream: self.default_stream.clone(), topic: name.to_owned() })
+    }
+
+    fn leads_to(&self, name: &str) -> Place {
+        self.overrides.get(name).cloned().unwrap_or_else(|| self.place_without_override(name))
     }
 
     /// Where the topic of that Kafka name lives, or would live.
     ///
     /// # Errors
-    /// When the name breaks Kafka's rules, is reserved, or its default place is the target of an override: an alias
-    /// would give one log two names, with configs and committed offsets apart.
+    /// When the name breaks Kafka's rules, is reserved, or its place is seen under another name, by an override or a rule: an
+    /// alias would give one log two names, with configs and committed offsets apart.
     pub fn place(&self, name: &str) -> Result<Place, NameRefusal> {
         names::check(name)?;
         if name.starts_with(INTERNAL_PREFIX) {
             return Err(NameRefusal::Reserved);
         }
-        if let Some(place) = self.overrides.get(name) {
-            return Ok(place.clone());
+        let place = self.leads_to(name);
+        match self.seen(&place.stream, &place.topic) {
+            Seen::As(seen) if seen == name => Ok(place),
+            _ => Err(NameRefusal::Taken),
         }
-        let place = Place { stream: self.default_stream.clone(), topic: name.to_owned() };
-        if self.reverse.contains_key(&place) { Err(NameRefusal::Taken) } else { Ok(place) }
     }
 
     /// The Kafka name of a place in the store.
@@ -133,15 +181,40 @@ impl Mapping {
         if let Some(name) = self.reverse.get(&place) {
             return Seen::As(name.clone());
         }
-        // A topic that lies where an overridden name would live by default has no name of its own: that name means
-        // the override's target.
-        let shadowed = self.overrides.contains_key(topic) || topic.starts_with(INTERNAL_PREFIX);
-        if stream == self.default_stream && !shadowed && names::check(topic).is_ok() {
-            Seen::As(topic.to_owned())
-        } else {
-            Seen::Hidden
-        }
+        let by_rules = self.rules.iter().filter_map(|rule| rule.name(&place));
+        let by_default = (stream == self.default_stream).then(|| topic.to_owned());
+        // A name that leads elsewhere, by an override or a longer rule, means that other place.
+        let named =
+            by_rules.chain(by_default).find(|name| check_kafka_name(name).is_ok() && self.leads_to(name) == place);
+        named.map_or(Seen::Hidden, Seen::As)
     }
+}
+
+/// The configured rules, checked against each other.
+fn rules(config: &TopicMapping) -> Result<Vec<Rule>, MappingError> {
+    let mut rules: Vec<Rule> = Vec::with_capacity(config.prefixes.len());
+    for (name_prefix, target) in &config.prefixes {
+        let rule = Rule {
+            name_prefix: name_prefix.clone(),
+            stream: target.stream.clone(),
+            topic_prefix: target.topic_prefix.clone(),
+        };
+        // Any name that begins like this must be one that a topic can have, however the rest reads.
+        check_kafka_name(&format!("{name_prefix}x"))?;
+        check_stream(&rule.stream, &rule.shown())?;
+        let swallows_all = rule.stream == config.default_stream && rule.topic_prefix.is_empty();
+        let outgrows = rule.topic_prefix.len() > name_prefix.len() + (PLACE_BYTES_MAX - names::NAME_BYTES_MAX);
+        if name_prefix.is_empty() || swallows_all || outgrows {
+            let place = format!("{}*", names::clipped(&rule.topic_prefix));
+            return Err(MappingError::Place { place, of: rule.shown() });
+        }
+        if let Some(first) = rules.iter().find(|other| other.collides(&rule)) {
+            return Err(MappingError::SharedTarget { first: first.shown(), second: rule.shown() });
+        }
+        rules.push(rule);
+    }
+    rules.sort_by_key(|rule| std::cmp::Reverse(rule.name_prefix.len()));
+    Ok(rules)
 }
 
 fn check_kafka_name(name: &str) -> Result<(), MappingError> {
@@ -164,144 +237,4 @@ fn check_place(place: &str, of: &str) -> Result<(), MappingError> {
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-    use crate::config::MappedTopic;
-
-    fn config(overrides: &[(&str, &str, &str)]) -> TopicMapping {
-        let topics = overrides.iter().map(|&(name, stream, topic)| {
-            (name.to_owned(), MappedTopic { stream: stream.to_owned(), topic: topic.to_owned() })
-        });
-        TopicMapping { default_stream: "kafka".to_owned(), topics: topics.collect() }
-    }
-
-    fn place(stream: &str, topic: &str) -> Place {
-        Place { stream: stream.to_owned(), topic: topic.to_owned() }
-    }
-
-    #[test]
-    fn a_topic_without_override_lives_in_the_default_stream_under_its_own_name() {
-        let mapping = Mapping::new(&config(&[])).unwrap();
-        assert_eq!(mapping.place("orders"), Ok(place("kafka", "orders")));
-        assert_eq!(mapping.seen("kafka", "orders"), Seen::As("orders".to_owned()));
-    }
-
-    #[test]
-    fn an_override_sends_a_name_to_its_target_and_back() {
-        let mapping = Mapping::new(&config(&[("org.example.orders", "billing", "orders_v2")])).unwrap();
-        assert_eq!(mapping.place("org.example.orders"), Ok(place("billing", "orders_v2")));
-        assert_eq!(mapping.seen("billing", "orders_v2"), Seen::As("org.example.orders".to_owned()));
-    }
-
-    #[test]
-    fn overrides_that_share_a_target_are_refused() {
-        let error = Mapping::new(&config(&[("a", "s", "t"), ("b", "s", "t")])).unwrap_err();
-        assert_eq!(error, MappingError::SharedTarget { first: "a".to_owned(), second: "b".to_owned() });
-    }
-
-    #[test]
-    fn a_target_that_is_the_default_place_of_another_override_is_refused() {
-        let error = Mapping::new(&config(&[("a", "kafka", "b"), ("b", "s", "t")])).unwrap_err();
-        assert_eq!(error, MappingError::TargetOfOther { name: "a".to_owned(), other: "b".to_owned() });
-    }
-
-    #[test]
-    fn two_overrides_that_swap_their_places_are_refused() {
-        assert!(Mapping::new(&config(&[("a", "kafka", "b"), ("b", "kafka", "a")])).is_err());
-    }
-
-    #[test]
-    fn an_override_to_its_own_default_place_is_accepted() {
-        let mapping = Mapping::new(&config(&[("a", "kafka", "a")])).unwrap();
-        assert_eq!(mapping.place("a"), Ok(place("kafka", "a")));
-        assert_eq!(mapping.seen("kafka", "a"), Seen::As("a".to_owned()));
-    }
-
-    #[test]
-    fn a_name_that_collides_with_a_target_in_the_default_stream_is_refused() {
-        let mapping = Mapping::new(&config(&[("a", "kafka", "physical")])).unwrap();
-        assert_eq!(mapping.place("physical"), Err(NameRefusal::Taken));
-        assert_eq!(mapping.seen("kafka", "physical"), Seen::As("a".to_owned()));
-    }
-
-    #[test]
-    fn a_topic_under_the_default_place_of_an_override_is_hidden() {
-        let mapping = Mapping::new(&config(&[("a", "s", "t")])).unwrap();
-        assert_eq!(mapping.seen("kafka", "a"), Seen::Hidden);
-    }
-
-    #[test]
-    fn topics_of_other_streams_and_names_kafka_cannot_carry_are_hidden() {
-        let mapping = Mapping::new(&config(&[])).unwrap();
-        assert_eq!(mapping.seen("elsewhere", "t"), Seen::Hidden);
-        assert_eq!(mapping.seen("kafka", "with space"), Seen::Hidden);
-        assert_eq!(mapping.seen("kafka", "__milena.x"), Seen::Hidden);
-    }
-
-    #[test]
-    fn a_name_kafka_cannot_carry_is_reachable_by_an_override() {
-        let mapping = Mapping::new(&config(&[("spaced", "kafka", "with space")])).unwrap();
-        assert_eq!(mapping.seen("kafka", "with space"), Seen::As("spaced".to_owned()));
-    }
-
-    #[test]
-    fn internal_topics_have_a_reserved_name() {
-        let mapping = Mapping::new(&config(&[])).unwrap();
-        assert_eq!(mapping.seen(INTERNAL_STREAM, "configs"), Seen::Internal("__milena.configs".to_owned()));
-        assert_eq!(mapping.place("__milena.configs"), Err(NameRefusal::Reserved));
-    }
-
-    #[test]
-    fn the_internal_stream_cannot_be_mapped() {
-        assert!(Mapping::new(&config(&[("a", INTERNAL_STREAM, "configs")])).is_err());
-        let internal = TopicMapping { default_stream: INTERNAL_STREAM.to_owned(), topics: BTreeMap::new() };
-        assert!(Mapping::new(&internal).is_err());
-    }
-
-    #[test]
-    fn empty_and_overlong_places_and_bad_names_are_refused() {
-        let long = "x".repeat(256);
-        for (name, stream, topic) in
-            [("a", "", "t"), ("a", "s", ""), ("a", &long, "t"), ("a", "s", &long), ("a b", "s", "t")]
-        {
-            assert!(Mapping::new(&config(&[(name, stream, topic)])).is_err(), "{name} {stream} {topic}");
-        }
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(256))]
-
-        #[test]
-        fn a_name_that_has_a_place_is_what_that_place_is_seen_as(
-            entries in proptest::collection::btree_map("[ab]{1,2}", ("(kafka|s)", "[ab]{1,2}"), 0..4),
-            name in "[ab]{1,2}",
-        ) {
-            let topics = entries.into_iter()
-                .map(|(name, (stream, topic))| (name, MappedTopic { stream, topic })).collect();
-            let Ok(mapping) = Mapping::new(&TopicMapping { default_stream: "kafka".to_owned(), topics }) else {
-                return Ok(());
-            };
-            if let Ok(place) = mapping.place(&name) {
-                prop_assert_eq!(mapping.seen(&place.stream, &place.topic), Seen::As(name));
-            }
-        }
-
-        #[test]
-        fn what_a_place_is_seen_as_leads_back_to_it(
-            entries in proptest::collection::btree_map("[ab]{1,2}", ("(kafka|s)", "[ab]{1,2}"), 0..4),
-            stream in "(kafka|s)",
-            topic in "[ab]{1,2}",
-        ) {
-            let topics = entries.into_iter()
-                .map(|(name, (stream, topic))| (name, MappedTopic { stream, topic })).collect();
-            let Ok(mapping) = Mapping::new(&TopicMapping { default_stream: "kafka".to_owned(), topics }) else {
-                return Ok(());
-            };
-            if let Seen::As(name) = mapping.seen(&stream, &topic) {
-                prop_assert_eq!(mapping.place(&name), Ok(Place { stream, topic }));
-            }
-        }
-    }
-}
+mod tests;
