@@ -82,6 +82,43 @@ fn topics_are_created_described_grown_listed_and_deleted() {
 }
 
 #[test]
+fn configs_of_a_topic_are_set_and_put_back_all_or_none() {
+    let server = server();
+    output(&server, &["topics", "create", "orders", "-c", "retention.ms=60000"], "");
+    output(&server, &["topics", "alter", "orders", "-c", "max.message.bytes=2000", "-d", "retention.ms"], "");
+    let described = output(&server, &["topics", "describe", "orders"], "");
+    assert!(described.ends_with("configs\n  max.message.bytes = 2000\n"), "{described}");
+    let (code, error) =
+        failure(&server, &["topics", "alter", "orders", "-c", "retention.ms=5", "-c", "segment.ms=soon"], "");
+    assert_eq!(code, Some(1));
+    assert!(error.starts_with("milena: the configs of topic `orders` were not changed"), "{error}");
+    assert!(error.contains("segment.ms"), "{error}");
+    assert_eq!(output(&server, &["topics", "describe", "orders"], ""), described);
+    let (_, error) = failure(&server, &["topics", "alter", "nowhere", "-c", "retention.ms=5"], "");
+    assert!(error.starts_with("milena: there is no topic `nowhere`"), "{error}");
+    for wrong in [&["topics", "alter", "orders"][..], &["topics", "alter", "orders", "-c", "a=1", "-d", "a"]] {
+        assert_eq!(failure(&server, wrong, "").0, Some(2), "{wrong:?}");
+    }
+}
+
+#[test]
+fn records_before_an_offset_or_all_are_deleted_and_the_rest_is_read() {
+    let server = server();
+    output(&server, &["topics", "create", "orders", "-p", "2"], "");
+    output(&server, &["produce", "orders", "-p", "0"], "a\nb\nc\n");
+    output(&server, &["produce", "orders", "-p", "1"], "x\n");
+    let delete = |args: &[&str]| output(&server, &[&["topics", "delete-records", "orders"], args].concat(), "");
+    assert_eq!(delete(&["-p", "0", "--before", "2"]), "PARTITION         START\n        0             2\n");
+    assert_eq!(output(&server, &["consume", "orders", "-p", "0", "--from-beginning"], ""), "c\n");
+    let (code, error) = failure(&server, &["topics", "delete-records", "orders", "--before", "3"], "");
+    assert_eq!(code, Some(1));
+    assert!(error.contains("the records of `orders`-1 were not deleted"), "{error}");
+    assert!(delete(&["--all"]).ends_with("        0             3\n        1             1\n"));
+    assert_eq!(output(&server, &["consume", "orders", "--from-beginning"], ""), "");
+    assert_eq!(failure(&server, &["topics", "delete-records", "orders"], "").0, Some(2));
+}
+
+#[test]
 fn a_bad_line_is_named_and_what_came_before_it_is_stored() {
     let server = server();
     let (code, error) = failure(&server, &["produce", "lines", "--json"], "{\"value\":\"good\"}\nbad\n{}\n");

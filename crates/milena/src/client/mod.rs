@@ -6,7 +6,7 @@
 //! - [`produce`]: a [`Producer`] that batches and retries without doubling
 //! - [`fetch`]: a [`Fetcher`] that reads partitions from positions
 //! - [`groups`]: list, describe, delete consumer groups; read and set what they committed
-//! - [`offsets`]: where partitions begin and end, and what was written when
+//! - [`offsets`]: where partitions begin and end, and what was written when; deletion of records
 //! - [`ClientError`]: sentences that say what to do
 //! - `assignment`: the bytes that say which partitions a group member has
 //! - `connection`, `versions`: one socket; which version of a request both sides speak

@@ -1,13 +1,18 @@
-//! Where partitions begin and end, and which offset belongs to a time.
+//! Where partitions begin and end, and which offset belongs to a time; records before an offset are deleted here too.
 
 use std::collections::BTreeMap;
 
 use milena_wire::kafka_protocol::ResponseError;
+use milena_wire::kafka_protocol::messages::delete_records_request::{DeleteRecordsPartition, DeleteRecordsTopic};
 use milena_wire::kafka_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
-use milena_wire::kafka_protocol::messages::{BrokerId, ListOffsetsRequest};
+use milena_wire::kafka_protocol::messages::{BrokerId, DeleteRecordsRequest, ListOffsetsRequest};
 
 use super::cluster::topic_name;
+use super::topics::CHANGE_MS;
 use super::{Client, ClientError, Result};
+
+/// Stands for the end of a partition in DeleteRecords.
+const END: i64 = -1;
 
 /// Which offset is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,6 +81,46 @@ impl Client {
             }
         }
         Ok(listed)
+    }
+
+    /// Deletes the records of partitions of one topic before an offset, or all that are there where none is given. An empty
+    /// slice means all partitions. Answers where each begins then.
+    ///
+    /// # Errors
+    /// When there is no such topic or partition, or a leader refuses, as it does for an offset behind the end. Other
+    /// partitions may have lost their records then.
+    pub async fn delete_records(
+        &mut self,
+        topic: &str,
+        partitions: &[i32],
+        before: Option<i64>,
+    ) -> Result<BTreeMap<i32, i64>> {
+        let mut by_leader: BTreeMap<i32, Vec<DeleteRecordsPartition>> = BTreeMap::new();
+        for partition in self.partitions_or_all(topic, partitions).await? {
+            let leader = self.leader(topic, partition).await?;
+            let deleted =
+                DeleteRecordsPartition::default().with_partition_index(partition).with_offset(before.unwrap_or(END));
+            by_leader.entry(leader).or_default().push(deleted);
+        }
+        let requests: Vec<_> = by_leader
+            .into_iter()
+            .map(|(leader, partitions)| {
+                let topic = DeleteRecordsTopic::default().with_name(topic_name(topic)).with_partitions(partitions);
+                (leader, DeleteRecordsRequest::default().with_topics(vec![topic]).with_timeout_ms(CHANGE_MS))
+            })
+            .collect();
+        let mut starts = BTreeMap::new();
+        for answer in self.at_all(&requests).await? {
+            for result in answer.topics.iter().flat_map(|topic| &topic.partitions) {
+                if let Some(code) = ResponseError::try_from_code(result.error_code) {
+                    self.forget(topic);
+                    let what = format!("the records of `{topic}`-{} were not deleted", result.partition_index);
+                    return Err(ClientError::refused(what, code, None));
+                }
+                starts.insert(result.partition_index, result.low_watermark);
+            }
+        }
+        Ok(starts)
     }
 
     /// The partitions given, checked, or all of the topic if none is given.

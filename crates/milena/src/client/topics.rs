@@ -18,7 +18,7 @@ use super::cluster::{topic_name, topic_of};
 use super::{Client, ClientError, Result};
 
 /// Time that a server is given to change topics, in ms.
-const CHANGE_MS: i32 = 30_000;
+pub(super) const CHANGE_MS: i32 = 30_000;
 /// Resource type of topics in config requests.
 const TOPIC_RESOURCE: i8 = 2;
 /// Config source of what was set on the topic itself.
@@ -204,6 +204,9 @@ impl Client {
         let answer = self.controller(&IncrementalAlterConfigsRequest::default().with_resources(vec![resource])).await?;
         let what = || format!("the configs of topic `{name}` were not changed");
         let Some(result) = answer.responses.first() else { return Err(unanswered(what())) };
+        if result.error_code == ResponseError::UnknownTopicOrPartition.code() {
+            return Err(ClientError::NoTopic { topic: name.to_owned() });
+        }
         check(what, result.error_code, result.error_message.as_deref())
     }
 }

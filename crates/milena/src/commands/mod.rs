@@ -1,6 +1,6 @@
 //! The client commands, on top of [`milena::client`], and those that work on a data folder.
 //!
-//! - [`topics`]: list, create, describe, delete, grow
+//! - [`topics`]: list, create, describe, alter, grow, delete topics; delete their records
 //! - [`produce`]: lines of standard input become records
 //! - [`consume`]: records become lines of standard output
 //! - [`groups`], [`reset`]: list, describe, delete consumer groups; set where they go on

@@ -70,6 +70,35 @@ enum TopicsCommand {
         #[arg(long)]
         if_exists: bool,
     },
+    /// Change configs of a topic; all of them, or none when one is refused
+    Alter {
+        #[command(flatten)]
+        connect: ConnectArgs,
+        /// Name of the topic
+        topic: String,
+        /// Set a config; may be given several times
+        #[arg(long, short, value_name = "NAME=VALUE", value_parser = name_and_value)]
+        config: Vec<(String, String)>,
+        /// Put a config back to the server's default; may be given several times
+        #[arg(long, short, value_name = "NAME", required_unless_present = "config")]
+        delete_config: Vec<String>,
+    },
+    /// Delete the records of a topic before an offset, for good
+    DeleteRecords {
+        #[command(flatten)]
+        connect: ConnectArgs,
+        /// Name of the topic
+        topic: String,
+        /// Only of this partition; may be given several times
+        #[arg(long, short, value_name = "NUMBER", value_parser = clap::value_parser!(i32).range(0..))]
+        partition: Vec<i32>,
+        /// Keep records from this offset on
+        #[arg(long, value_name = "OFFSET", value_parser = clap::value_parser!(i64).range(0..))]
+        before: Option<i64>,
+        /// Delete all records that are there now
+        #[arg(long, conflicts_with = "before", required_unless_present = "before")]
+        all: bool,
+    },
     /// Grow a topic to more partitions; keys go to other partitions from then on
     Grow {
         #[command(flatten)]
@@ -95,6 +124,13 @@ pub(crate) async fn run(args: TopicsArgs) -> Result<(), Failure> {
         }
         TopicsCommand::Delete { connect, topics, if_exists } => {
             delete(&mut connect.connect().await?, &topics, if_exists).await
+        }
+        TopicsCommand::Alter { connect, topic, config, delete_config } => {
+            let changes = changes(config, delete_config)?;
+            Ok(connect.connect().await?.set_topic_configs(&topic, &changes).await?)
+        }
+        TopicsCommand::DeleteRecords { connect, topic, partition, before, all: _ } => {
+            delete_records(&mut connect.connect().await?, &topic, &partition, before).await
         }
         TopicsCommand::Grow { connect, topic, partitions } => {
             Ok(connect.connect().await?.grow_topic(&topic, partitions).await?)
@@ -139,6 +175,33 @@ async fn delete(client: &mut Client, topics: &[String], if_exists: bool) -> Resu
         }
     }
     Ok(())
+}
+
+/// What becomes of each config; `None` is the default.
+fn changes(set: Vec<(String, String)>, deleted: Vec<String>) -> Result<BTreeMap<String, Option<String>>, Failure> {
+    let set = set.into_iter().map(|(name, value)| (name, Some(value)));
+    let mut changes = BTreeMap::new();
+    for (name, value) in set.chain(deleted.into_iter().map(|name| (name, None))) {
+        if changes.insert(name.clone(), value).is_some() {
+            return Err(Failure::Usage(format!("config `{name}` is given more than once")));
+        }
+    }
+    Ok(changes)
+}
+
+async fn delete_records(
+    client: &mut Client,
+    topic: &str,
+    partitions: &[i32],
+    before: Option<i64>,
+) -> Result<(), Failure> {
+    let starts = client.delete_records(topic, partitions, before).await?;
+    let mut text = format!("{:>9}  {:>12}\n", "PARTITION", "START");
+    for (partition, start) in starts {
+        // Writing to a string does not fail.
+        let _ = writeln!(text, "{partition:>9}  {start:>12}");
+    }
+    print(&text)
 }
 
 async fn describe(client: &mut Client, name: &str, all_configs: bool, json: bool) -> Result<(), Failure> {
