@@ -1,6 +1,6 @@
 //! AlterPartitionReassignments (45), version 0: moves partitions to other brokers.
 //!
-//! - Where data lies is the engine's business, and each partition shows one replica, the server that is asked: any other
+//! - Where data lies is the engine's business, and each partition shows one replica, its leader: any other
 //!   assignment is 39 with a message. The one that is in force already is a success, since there is nothing to do.
 //! - No replicas at all cancels a reassignment, of which there is never one: 85. Unknown topic or partition 3.
 
@@ -15,6 +15,8 @@ use milena_wire::kafka_protocol::messages::{
 };
 
 use super::admin::{AdminError, Texts, partition_of};
+use super::brokers;
+use super::leaders::Leaders;
 use crate::dispatch::{Api, Context, answer};
 use crate::topics::{Topic, TopicError};
 
@@ -33,11 +35,11 @@ async fn alter_partition_reassignments(
 ) -> Option<AlterPartitionReassignmentsResponse> {
     let broker = &context.broker;
     let mut texts = Texts::new(&broker.config.limits);
-    let node = BrokerId(broker.node_id());
+    let leaders = Leaders::new(&brokers::known(&context));
     let responses = request.topics.into_iter().map(|ReassignableTopic { name, partitions, .. }| {
         let topic = broker.topics.by_name(&name);
         let partitions = partitions.into_iter().map(|asked| {
-            let outcome = reassign(topic.as_deref(), &asked, node);
+            let outcome = reassign(topic.as_deref(), &asked, &leaders);
             let (code, text) = outcome.map_or_else(|error| texts.of(&error), |()| (0, None));
             ReassignablePartitionResponse::default()
                 .with_partition_index(asked.partition_index)
@@ -51,14 +53,16 @@ async fn alter_partition_reassignments(
     Some(AlterPartitionReassignmentsResponse::default().with_error_message(None).with_responses(responses))
 }
 
-fn reassign(topic: Option<&Topic>, asked: &ReassignablePartition, node: BrokerId) -> Result<(), AdminError> {
-    let known = topic.is_some_and(|topic| partition_of(topic, asked.partition_index).is_some());
+fn reassign(topic: Option<&Topic>, asked: &ReassignablePartition, leaders: &Leaders) -> Result<(), AdminError> {
+    let known = topic.and_then(|topic| Some((topic.id, partition_of(topic, asked.partition_index)?.partition)));
+    let Some((id, partition)) = known else {
+        return Err(AdminError::Topic(TopicError::NotFound));
+    };
     match &asked.replicas {
-        _ if !known => Err(AdminError::Topic(TopicError::NotFound)),
         None => Err(AdminError::NoReassignment),
-        Some(replicas) if *replicas == [node] => Ok(()),
+        Some(replicas) if *replicas == [BrokerId(leaders.of(id, partition))] => Ok(()),
         Some(_) => Err(AdminError::Assignment(
-            "the engine behind this server places partitions; each shows one replica, the server itself",
+            "the engine behind this server places partitions; each shows one replica, its leader",
         )),
     }
 }

@@ -4,7 +4,7 @@
 //! - A page holds at most as many partitions as the client asks for, and at most 2,000, as in Kafka. The cursor behind it
 //!   names the next partition; a client sends it back to go on. A cursor onto a topic that is gone goes on with the next.
 //! - Unknown name 3, bad name 17; a cursor below 0 is 42 for every topic that is named.
-//! - This server leads every partition and is its only replica. There are no eligible leaders beside it.
+//! - Leaders are those that Metadata names, each the only replica. There are no eligible leaders beside them.
 
 use std::collections::BTreeSet;
 
@@ -19,6 +19,8 @@ use milena_wire::kafka_protocol::messages::{
 use milena_wire::kafka_protocol::protocol::StrBytes;
 
 use super::admin::TOPIC_OPERATIONS;
+use super::brokers;
+use super::leaders::Leaders;
 use crate::broker::Broker;
 use crate::codes;
 use crate::dispatch::{Api, Context, answer};
@@ -50,7 +52,8 @@ async fn describe_topic_partitions(
         },
     };
     let limit = u32::try_from(request.response_partition_limit).unwrap_or(0).clamp(1, PAGE_MAX);
-    let mut page = Page { broker: &context.broker, left: limit, topics: Vec::new(), next: None };
+    let leaders = Leaders::new(&brokers::known(&context));
+    let mut page = Page { broker: &context.broker, leaders, left: limit, topics: Vec::new(), next: None };
     let names: BTreeSet<StrBytes> = if request.topics.is_empty() {
         let listed = context.broker.topics.list();
         listed.iter().map(|topic| StrBytes::from_string(topic.name.to_string())).collect()
@@ -82,6 +85,7 @@ fn failed(name: TopicName, error: ResponseError) -> DescribeTopicPartitionsRespo
 /// An answer under way.
 struct Page<'a> {
     broker: &'a Broker,
+    leaders: Leaders,
     left: u32,
     topics: Vec<DescribeTopicPartitionsResponseTopic>,
     next: Option<Cursor>,
@@ -119,7 +123,7 @@ impl Page<'_> {
     }
 
     fn partition(&self, topic: &Topic, partition: u32) -> DescribeTopicPartitionsResponsePartition {
-        let node = BrokerId(self.broker.node_id());
+        let node = BrokerId(self.leaders.of(topic.id, partition));
         let epoch = self.broker.store.epochs(&topic.store.partition(partition)).current();
         DescribeTopicPartitionsResponsePartition::default()
             .with_partition_index(i32::try_from(partition).unwrap_or(i32::MAX))
