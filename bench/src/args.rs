@@ -51,6 +51,13 @@ pub enum Scenario {
     /// Produce and fetch through librdkafka
     #[cfg(feature = "librdkafka")]
     Librdkafka(crate::scenarios::librdkafka::Options),
+    /// Milena in front of an Iggy server, and Iggy's SDK through a proxy
+    #[cfg(feature = "iggy")]
+    Iggy(crate::scenarios::iggy::Options),
+    /// Copy bytes to another address and back
+    #[cfg(feature = "iggy")]
+    #[command(hide = true)]
+    Proxy(crate::scenarios::iggy::ProxyOptions),
     /// Start on an empty folder, idle memory, idle connections (Milena alone)
     Process(process::Options),
 }

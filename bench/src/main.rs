@@ -39,6 +39,15 @@ async fn measure(cli: &Cli) -> Result<Report> {
         Scenario::Librdkafka(options) => {
             in_turn(servers, "librdkafka", rounds, async |target, round| options.round(target, round).await).await
         }
+        #[cfg(feature = "iggy")]
+        Scenario::Iggy(options) => {
+            let (server, mut ways) = options.start(&servers.binaries()?, &servers.set)?;
+            let mut named: Vec<_> = ways.drain(..).map(|(name, way)| (name.clone(), (name, way))).collect();
+            let measure = async |(name, way): &mut (String, _), round| options.round(&server, way, name, round).await;
+            alternate("iggy", &mut named, rounds, measure).await
+        }
+        #[cfg(feature = "iggy")]
+        Scenario::Proxy(options) => Err(options.run().await.err().unwrap_or_else(|| "the proxy ended".into())),
         // A second round would count the offsets of the first one.
         Scenario::Start(options) => {
             in_turn(servers, "start", once, async |target, _| options.round(target).await).await

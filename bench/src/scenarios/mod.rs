@@ -7,10 +7,13 @@
 //! - [`process`]: start on an empty folder, idle memory, idle connections
 //! - [`load`]: produce, fetch, and the way from one to the other
 //! - `librdkafka`: the same load through librdkafka, where it is built in
+//! - `iggy`: Milena in front of an Iggy server, beside Iggy's SDK, where that is built in
 //! - `meter`: throughput, CPU time and percentiles, under the names that all scenarios use
 //! - [`phase`]: commits and heartbeats for some seconds, which the others are made of
 
 pub mod idle_groups;
+#[cfg(feature = "iggy")]
+pub mod iggy;
 pub mod joins;
 #[cfg(feature = "librdkafka")]
 pub mod librdkafka;

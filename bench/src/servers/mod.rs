@@ -1,5 +1,7 @@
 //! What is measured.
 
+#[cfg(feature = "iggy")]
+pub mod iggy;
 mod kafka;
 
 use std::path::Path;
@@ -40,10 +42,24 @@ impl Target {
     /// Starts a Milena on an empty folder and a free port; `settings` are its `--set KEY=VALUE`.
     #[must_use]
     pub fn milena(binary: &Path, settings: &[String]) -> Self {
+        Self::of(ChildServer::builder(binary), settings)
+    }
+
+    /// As [`Target::milena`], in front of the Iggy server at `address`.
+    #[cfg(feature = "iggy")]
+    #[must_use]
+    pub fn milena_over_iggy(binary: &Path, settings: &[String], address: std::net::SocketAddr) -> Self {
+        let url = format!("iggy://{}@{address}", iggy::USER);
+        let child =
+            ChildServer::builder(binary).no_args().args(["serve", "--listen", "127.0.0.1:{port}", "--iggy", &url]);
+        Self::of(child.env("MILENA_IGGY_PASSWORD", iggy::PASSWORD), settings)
+    }
+
+    fn of(child: milena_testkit::child::Builder, settings: &[String]) -> Self {
         // Members must not wait for each other, and partitions are created by the thousand.
         let fixed = ["groups.initial_rebalance_delay=0s", "max_partitions_per_topic=100000", "logging.level=error"];
         let all = fixed.iter().map(|text| (*text).to_owned()).chain(settings.iter().cloned());
-        let child = all.fold(ChildServer::builder(binary), |child, setting| child.args(["--set".to_owned(), setting]));
+        let child = all.fold(child, |child, setting| child.args(["--set".to_owned(), setting]));
         let child = child.start();
         let (address, pid) = (child.bootstrap().to_owned(), Some(child.id()));
         Self { address, pid, process: Process::Milena(child) }
@@ -67,6 +83,12 @@ impl Target {
     /// When it does not listen.
     pub async fn connect(&self) -> Result<Connection> {
         Connection::open(&self.address).await
+    }
+
+    /// Its process id, if that is known.
+    #[must_use]
+    pub fn id(&self) -> Option<u32> {
+        self.pid
     }
 
     /// What its process has used; `None` when that is not known.

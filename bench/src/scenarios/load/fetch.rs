@@ -30,20 +30,20 @@ pub(super) type Positions = BTreeMap<i32, (i64, i64)>;
 
 /// What consumers did.
 #[derive(Debug, Default)]
-pub(super) struct Fetched {
-    pub(super) records: u64,
-    pub(super) latencies: Latencies,
+pub(in crate::scenarios) struct Fetched {
+    pub(in crate::scenarios) records: u64,
+    pub(in crate::scenarios) latencies: Latencies,
 }
 
 impl Fetched {
-    pub(super) fn merge(&mut self, other: &Self) {
+    pub(in crate::scenarios) fn merge(&mut self, other: &Self) {
         self.records += other.records;
         self.latencies.merge(&other.latencies);
     }
 }
 
 /// Reads so many records of each partition.
-pub(super) async fn all(plan: &Plan, per_partition: &BTreeMap<i32, u64>) -> Result<Fetched> {
+pub(in crate::scenarios) async fn all(plan: &Plan, per_partition: &BTreeMap<i32, u64>) -> Result<Fetched> {
     let consumers = plan.options.consumers.max(1);
     let mut fetching = JoinSet::new();
     for number in 0..consumers {

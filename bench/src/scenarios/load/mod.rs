@@ -7,8 +7,8 @@
 //! Batches are built once and sent again and again, so that the client's work is one copy of each.
 
 mod end_to_end;
-mod fetch;
-mod produce;
+pub(super) mod fetch;
+pub(super) mod produce;
 
 use clap::{Args, ValueEnum};
 
@@ -80,11 +80,21 @@ impl Acks {
 
 /// What the phases of a round share.
 #[derive(Debug, Clone)]
-struct Plan {
+pub(super) struct Plan {
     options: Options,
     address: String,
     topic: String,
     batch: produce::Batch,
+}
+
+/// A load on a topic that exists.
+///
+/// # Errors
+/// When no batch can be made as the options say.
+#[cfg(feature = "iggy")]
+pub(super) fn plan(options: Options, address: &str, topic: &str) -> Result<Plan> {
+    let batch = produce::Batch::new(options.record_bytes, options.batch_bytes)?;
+    Ok(Plan { options, address: address.to_owned(), topic: topic.to_owned(), batch })
 }
 
 /// Stores that many megabytes of values of 1 KiB in batches of 1 MB, over one connection, for scenarios that need a log of

@@ -25,7 +25,7 @@ pub(super) const PRODUCE: i16 = 9;
 const STORE_MS: i32 = 30_000;
 
 /// Bytes of a record beside its value, about.
-const RECORD_OVERHEAD: usize = 8;
+pub(in crate::scenarios) const RECORD_OVERHEAD: usize = 8;
 
 /// Requests of a producer at a fixed rate without an answer, at most.
 const DEPTH: usize = 100;
@@ -66,15 +66,15 @@ impl Batch {
 
 /// What producers did.
 #[derive(Debug, Default)]
-pub(super) struct Produced {
-    pub(super) records: u64,
+pub(in crate::scenarios) struct Produced {
+    pub(in crate::scenarios) records: u64,
     /// Records of each partition.
-    pub(super) per_partition: BTreeMap<i32, u64>,
-    pub(super) latencies: Latencies,
+    pub(in crate::scenarios) per_partition: BTreeMap<i32, u64>,
+    pub(in crate::scenarios) latencies: Latencies,
 }
 
 /// Stores the volume that the options name, as fast as the server takes it.
-pub(super) async fn volume(plan: &Plan) -> Result<Produced> {
+pub(in crate::scenarios) async fn volume(plan: &Plan) -> Result<Produced> {
     let per_batch = u64::from(plan.batch.records) * plan.options.record_bytes.max(1) as u64;
     let producers = plan.options.producers.max(1);
     let batches = (plan.options.megabytes * 1_000_000).div_ceil(per_batch).div_ceil(producers as u64);
