@@ -188,7 +188,8 @@ impl Partition {
 
     /// The server's answer to a question before which `floor` was known.
     pub(crate) fn observe(&mut self, described: Described, floor: Floor, now: Instant) -> Seen {
-        let said = described.bounds(self.bounds.end);
+        // What was known when the question was asked: a first message that was stored meanwhile has not expired.
+        let said = described.bounds(self.end_of(floor));
         let old_bytes = self.described.bytes;
         self.described = described;
         if said.end < self.end_of(floor) {

@@ -41,6 +41,15 @@ fn a_single_message_that_expired_does_not_reset_the_end() {
 }
 
 #[test]
+fn a_first_message_is_not_taken_for_expired_by_an_answer_from_before_it() {
+    let mut partition = known(0);
+    let (asked, floor) = (partition.floor(), partition.begin());
+    partition.confirmed(floor, 0, 1, 10);
+    partition.observe(described(0, 0), asked, later(Duration::ZERO));
+    assert_eq!(partition.bounds(), Bounds { start: 0, end: 1 });
+}
+
+#[test]
 fn what_was_there_at_the_first_look_is_no_growth() {
     let mut partition = Partition::default();
     assert_eq!(partition.observe(described(9, 10), floor(0), Instant::now()), Seen::default());
