@@ -1,12 +1,14 @@
 //! Appends.
 
+use std::time::Instant;
+
 use iggy_binary_protocol::codes::SEND_MESSAGES_CODE;
 use iggy_common::BinaryTransport;
 use milena_store::{AppendBatch, Appended, PartitionRef, StoreError};
 
 use crate::error::Op;
 use crate::inner::Inner;
-use crate::line::CallError;
+use crate::line::{CallError, For};
 use crate::send;
 
 impl Inner {
@@ -21,7 +23,7 @@ impl Inner {
         };
         // The account is settled before the next append of this connection begins: replies are taken in the order of
         // the offsets that they confirm.
-        let settled = self.pool.append(at).call(request, |outcome| {
+        let settled = self.pool.append(at).call(For::Writing(at), request, |outcome| {
             let mut partition = partition.lock();
             let base = outcome.and_then(|reply| send::base_offset(&reply, at.partition).map_err(CallError::Said));
             match base {
@@ -43,7 +45,11 @@ impl Inner {
             Err(error) => {
                 // Whatever happened, what is known of the end may be wrong now.
                 state.expire();
-                Err(self.append_error(at, &error).await)
+                let error = self.append_error(at, &error).await;
+                if matches!(error, StoreError::InDoubt { .. }) {
+                    self.dialer.roster.doubt(at, Instant::now());
+                }
+                Err(error)
             }
         }
     }

@@ -12,21 +12,22 @@ use std::time::Duration;
 use iggy::prelude::{Client, TcpClient};
 use iggy_common::{
     AutoLogin, ClusterClient, Credentials, IggyDuration, IggyError, IggyExpiry, PersonalAccessTokenClient,
-    TcpClientConfig, TcpClientReconnectionConfig,
+    TcpClientConfig, TcpClientReconnectionConfig, UserClient,
 };
 use parking_lot::RwLock;
-use secrecy::SecretString;
+use secrecy::{ExposeSecret, SecretString};
 use tokio::time::timeout;
 
 use crate::config::IggyConfig;
 use crate::error::{Class, class};
 use crate::limits;
+use crate::roster::{Node, Roster};
 
 /// Makes connections that are logged in.
 pub(crate) struct Dialer {
     config: IggyConfig,
     /// Nodes of the cluster as it last named them.
-    roster: RwLock<Vec<String>>,
+    pub(crate) roster: Roster,
     /// Which address answered last.
     preferred: AtomicUsize,
     token: RwLock<Option<SecretString>>,
@@ -39,6 +40,21 @@ pub(crate) struct Dialer {
     down: AtomicBool,
 }
 
+/// A connection, and of a cluster the node that it is to.
+pub(crate) struct Dialed {
+    pub(crate) client: Arc<TcpClient>,
+    pub(crate) node: Option<Node>,
+}
+
+/// Where a connection ends up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Settle {
+    /// Where the SDK takes it: to the leader of a cluster.
+    AtLeader,
+    /// Where it was dialed.
+    Stay,
+}
+
 /// Why there is no connection.
 #[derive(Debug, Clone, thiserror::Error)]
 pub(crate) enum DialError {
@@ -48,13 +64,22 @@ pub(crate) enum DialError {
     /// The SDK or the server said no.
     #[error("{address}: {error} (code {})", error.as_code())]
     Refused { address: String, error: IggyError },
+    /// No connection with TLS. The SDK does not say why; its log does.
+    #[error(
+        "{address} cannot be connected to with TLS: nobody listens there, it does not speak TLS, or its certificate is \
+         not one for {name} that an authority trusted here has signed"
+    )]
+    NoTls { address: String, name: String },
+    /// The login was cut off.
+    #[error("{address} closed the connection before the login was answered; does it speak TLS, or another protocol?")]
+    CutOff { address: String },
 }
 
 impl DialError {
     /// True when another attempt would come to the same end.
     pub(crate) fn is_final(&self) -> bool {
         match self {
-            Self::Late { .. } => false,
+            Self::Late { .. } | Self::NoTls { .. } | Self::CutOff { .. } => false,
             Self::Refused { error, .. } => {
                 class(error) == Class::Identity
                     || matches!(
@@ -74,7 +99,7 @@ impl Dialer {
     pub(crate) fn new(config: IggyConfig) -> Self {
         Self {
             config,
-            roster: RwLock::default(),
+            roster: Roster::default(),
             preferred: AtomicUsize::new(0),
             token: RwLock::new(None),
             token_turn: AtomicUsize::new(0),
@@ -86,7 +111,12 @@ impl Dialer {
 
     /// A connection that is logged in: with the token, or with the password when there is no token or it is refused.
     pub(crate) async fn dial(&self) -> Result<Arc<TcpClient>, DialError> {
-        let dialed = self.dial_quietly().await;
+        self.dial_to(None).await.map(|dialed| dialed.client)
+    }
+
+    /// As [`Self::dial`]; of a cluster to the node that is wanted, or to another one when that is gone.
+    pub(crate) async fn dial_to(&self, wanted: Option<&Node>) -> Result<Dialed, DialError> {
+        let dialed = self.dial_quietly(wanted).await;
         match &dialed {
             Ok(_) if self.down.swap(false, Ordering::Relaxed) => tracing::info!("the Iggy server is reached again"),
             Err(error) if !self.down.swap(true, Ordering::Relaxed) => {
@@ -97,10 +127,10 @@ impl Dialer {
         dialed
     }
 
-    async fn dial_quietly(&self) -> Result<Arc<TcpClient>, DialError> {
+    async fn dial_quietly(&self, wanted: Option<&Node>) -> Result<Dialed, DialError> {
         let token = self.token.read().clone();
         if let Some(token) = token {
-            match self.dial_with(&Credentials::PersonalAccessToken(token)).await {
+            match self.dial_with(&Credentials::PersonalAccessToken(token), wanted).await {
                 Err(DialError::Refused { error, .. }) if class(&error) == Class::Identity => {
                     tracing::warn!(%error, "the server refuses the access token, logging in with the password");
                     *self.token.write() = None;
@@ -108,21 +138,49 @@ impl Dialer {
                 answered => return answered,
             }
         }
-        self.dial_with_password().await
+        self.dial_with_password(wanted).await
     }
 
-    async fn dial_with_password(&self) -> Result<Arc<TcpClient>, DialError> {
-        self.dial_with(&Credentials::UsernamePassword(self.config.user.clone(), self.config.password.clone())).await
+    async fn dial_with_password(&self, wanted: Option<&Node>) -> Result<Dialed, DialError> {
+        let password = Credentials::UsernamePassword(self.config.user.clone(), self.config.password.clone());
+        self.dial_with(&password, wanted).await
     }
 
-    async fn dial_with(&self, credentials: &Credentials) -> Result<Arc<TcpClient>, DialError> {
-        let addresses = self.addresses();
+    async fn dial_with(&self, credentials: &Credentials, wanted: Option<&Node>) -> Result<Dialed, DialError> {
+        if !self.roster.is_cluster() {
+            let client = self.dial_configured(credentials).await?;
+            if !self.roster.is_cluster() {
+                return Ok(Dialed { client, node: None });
+            }
+            // It was the first, which went where the SDK wanted, and nobody says which node that is.
+            let _ = client.disconnect().await;
+        }
+        let mut last = None;
+        for node in self.roster.candidates(wanted) {
+            match self.dial_one(&node, credentials, Settle::Stay).await {
+                Ok(client) => {
+                    self.learn_roster(&client).await;
+                    return Ok(Dialed { client, node: Some(node) });
+                }
+                Err(error) if error.is_final() => return Err(error),
+                Err(error) => last = Some(error),
+            }
+        }
+        // The nodes may have moved; the configured addresses are what stays.
+        match self.dial_configured(credentials).await {
+            Ok(client) => Ok(Dialed { client, node: None }),
+            Err(error) => Err(last.unwrap_or(error)),
+        }
+    }
+
+    async fn dial_configured(&self, credentials: &Credentials) -> Result<Arc<TcpClient>, DialError> {
+        let addresses = &self.config.servers;
         let first = self.preferred.load(Ordering::Relaxed);
         let mut last = None;
         for turn in 0..addresses.len() {
             let index = (first + turn) % addresses.len().max(1);
             let Some(address) = addresses.get(index) else { continue };
-            match self.dial_one(address, credentials).await {
+            match self.dial_one(address, credentials, Settle::AtLeader).await {
                 Ok(client) => {
                     self.preferred.store(index, Ordering::Relaxed);
                     self.learn_roster(&client).await;
@@ -138,17 +196,52 @@ impl Dialer {
         }))
     }
 
-    async fn dial_one(&self, address: &str, credentials: &Credentials) -> Result<Arc<TcpClient>, DialError> {
+    async fn dial_one(
+        &self,
+        address: &str,
+        credentials: &Credentials,
+        settle: Settle,
+    ) -> Result<Arc<TcpClient>, DialError> {
         let refused = |error| DialError::Refused { address: address.to_owned(), error };
-        let client = TcpClient::create(Arc::new(self.client_config(address, credentials))).map_err(refused)?;
-        match timeout(self.config.connect_timeout, Client::connect(&client)).await {
+        let auto_login = match settle {
+            Settle::AtLeader => AutoLogin::Enabled(credentials.clone()),
+            // The SDK takes a connection that it logs in by itself to the leader of the cluster.
+            Settle::Stay => AutoLogin::Disabled,
+        };
+        let client = TcpClient::create(Arc::new(self.client_config(address, auto_login))).map_err(refused)?;
+        let connect = async {
+            Client::connect(&client).await?;
+            match (settle, credentials) {
+                (Settle::AtLeader, _) => Ok(()),
+                (Settle::Stay, Credentials::PersonalAccessToken(token)) => {
+                    client.login_with_personal_access_token(token.expose_secret()).await.map(drop)
+                }
+                (Settle::Stay, Credentials::UsernamePassword(user, password)) => {
+                    client.login_user(user, password.expose_secret()).await.map(drop)
+                }
+            }
+        };
+        match timeout(self.config.connect_timeout, connect).await {
             Ok(Ok(())) => Ok(Arc::new(client)),
-            Ok(Err(error)) => Err(refused(error)),
+            Ok(Err(error)) => Err(self.dial_error(address, error)),
             Err(_) => Err(DialError::Late { address: address.to_owned(), waited: self.config.connect_timeout }),
         }
     }
 
-    fn client_config(&self, address: &str, credentials: &Credentials) -> TcpClientConfig {
+    fn dial_error(&self, address: &str, error: IggyError) -> DialError {
+        let address = address.to_owned();
+        match (&self.config.tls, error) {
+            (Some(tls), IggyError::CannotEstablishConnection) => {
+                let host = address.rsplit_once(':').map_or(&*address, |(host, _)| host);
+                let name = tls.domain.clone().unwrap_or_else(|| host.to_owned());
+                DialError::NoTls { address, name }
+            }
+            (None, IggyError::Disconnected) => DialError::CutOff { address },
+            (_, error) => DialError::Refused { address, error },
+        }
+    }
+
+    fn client_config(&self, address: &str, auto_login: AutoLogin) -> TcpClientConfig {
         let tls = self.config.tls.as_ref();
         let ca_file = tls.and_then(|tls| tls.ca_file.as_ref());
         TcpClientConfig {
@@ -157,7 +250,7 @@ impl Dialer {
             tls_domain: tls.and_then(|tls| tls.domain.clone()).unwrap_or_default(),
             tls_ca_file: ca_file.map(|path| path.display().to_string()),
             tls_validate_certificate: true,
-            auto_login: AutoLogin::Enabled(credentials.clone()),
+            auto_login,
             // A connection that broke is replaced here: the SDK would retry for as long as it likes, and holds up
             // every request behind it meanwhile.
             reconnection: TcpClientReconnectionConfig { enabled: false, ..TcpClientReconnectionConfig::default() },
@@ -166,30 +259,16 @@ impl Dialer {
         }
     }
 
-    /// The configured addresses, then the nodes that the cluster named.
-    fn addresses(&self) -> Vec<String> {
-        let mut addresses = self.config.servers.clone();
-        for address in self.roster.read().iter() {
-            if !addresses.contains(address) {
-                addresses.push(address.clone());
-            }
-        }
-        addresses
-    }
-
     /// Remembers the other nodes of a cluster, so that they are found when the configured ones are gone.
     async fn learn_roster(&self, client: &TcpClient) {
         let Ok(Ok(cluster)) = timeout(self.config.connect_timeout, client.get_cluster_metadata()).await else { return };
-        if cluster.nodes.len() > 1 {
-            let address = |node: &iggy_common::ClusterNode| format!("{}:{}", node.ip, node.endpoints.tcp);
-            *self.roster.write() = cluster.nodes.iter().map(address).collect();
-        }
+        self.roster.learn(&cluster);
     }
 
     /// Replaces the access token by a new one. Connections that are logged in stay so.
     pub(crate) async fn renew_token(&self) -> Result<(), DialError> {
         let _one_at_a_time = self.renewal.lock().await;
-        let client = self.dial_with_password().await?;
+        let client = self.dial_with_password(None).await?.client;
         let turn = self.token_turn.load(Ordering::Relaxed) + 1;
         let (name, old) = (self.token_name(turn), self.token_name(turn + 1));
         let refused = |error| DialError::Refused { address: name.clone(), error };

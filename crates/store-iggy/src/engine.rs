@@ -290,9 +290,10 @@ impl Store for IggyStore {
                     tracing::warn!(%error, "the ends of partitions are not saved: one that falls now may go unnoticed");
                 }
                 for line in inner.pool.all() {
-                    let Some(client) = line.take().await else { continue };
-                    inner.dialer.forget_token(&client).await;
-                    let _ = client.disconnect().await;
+                    for client in line.take().await {
+                        inner.dialer.forget_token(&client).await;
+                        let _ = client.disconnect().await;
+                    }
                 }
             };
             let _ = timeout(limits::CLOSE_TIMEOUT, goodbye).await;

@@ -17,7 +17,7 @@ use crate::config::{AckDurability, IggyConfig};
 use crate::dialer::Dialer;
 use crate::epochs::is_journal;
 use crate::error::Op;
-use crate::line::CallError;
+use crate::line::{CallError, For};
 use crate::names::Names;
 use crate::offsets::Doubts;
 use crate::options::{Facts, Keys};
@@ -97,8 +97,21 @@ impl Inner {
     where
         F: Future<Output = Result<T, IggyError>>,
     {
-        let asked = match self.pool.control().call(&request, |outcome| outcome).await {
-            Err(error) if error.is_loss() => self.pool.control().call(&request, |outcome| outcome).await,
+        self.ask_at(For::Any, what, request).await
+    }
+
+    /// As [`Self::ask`], of a node of a cluster.
+    async fn ask_at<T, F>(
+        &self,
+        target: For<'_>,
+        what: &str,
+        request: impl Fn(Arc<TcpClient>) -> F,
+    ) -> Result<T, StoreError>
+    where
+        F: Future<Output = Result<T, IggyError>>,
+    {
+        let asked = match self.pool.control().call(target, &request, |outcome| outcome).await {
+            Err(error) if error.is_loss() => self.pool.control().call(target, &request, |outcome| outcome).await,
             asked => asked,
         };
         asked.map_err(|error| error.of(Op::Read, what))
@@ -109,7 +122,7 @@ impl Inner {
     where
         F: Future<Output = Result<T, IggyError>>,
     {
-        self.pool.control().call(request, |outcome| outcome).await
+        self.pool.control().call(For::Any, request, |outcome| outcome).await
     }
 
     /// The state of this incarnation.
@@ -145,13 +158,14 @@ impl Inner {
         let known = self.topics.named(stream, topic);
         let known_floors = known.as_ref().map(|state| floors(state)).unwrap_or_default();
         let asked = Instant::now();
-        let Some(details) = self.get_topic(stream, topic).await? else {
+        let Some(mut details) = self.get_topic(stream, topic).await? else {
             if let Some(known) = known {
                 self.retire(&known.topic);
             }
             return Ok(None);
         };
         if let Some(known) = known.filter(|known| is_same(&known.topic, &details)) {
+            self.check_starts(&known, &mut details.partitions).await;
             self.take_in(&known, &details, &known_floors, asked);
             return Ok(Some(known));
         }
@@ -159,14 +173,21 @@ impl Inner {
         let identity = TopicRef::new(stream, topic, stream_id, details.id, details.created_at.as_micros());
         let state = self.put(&identity, facts_of_details(&details));
         // What is known of it so far is from the journal, and was known before the question.
-        self.take_in(&state, &details, &floors(&state), asked);
+        let known_floors = floors(&state);
+        self.check_starts(&state, &mut details.partitions).await;
+        self.take_in(&state, &details, &known_floors, asked);
         Ok(Some(state))
     }
 
     async fn get_topic(&self, stream: &str, topic: &str) -> Result<Option<TopicDetails>, StoreError> {
         let (stream_id, topic_id) = self.names.topic(stream, topic)?;
         let (stream_id, topic_id) = (&stream_id, &topic_id);
-        let asked = self.ask("a topic", |client| async move { client.get_topic(stream_id, topic_id).await }).await;
+        // Ends are read where the partitions are led: the other nodes may lag behind.
+        let known = self.topics.named(stream, topic);
+        let led = known.and_then(|known| self.dialer.roster.led(&known.topic, known.facts().partitions));
+        let target = led.as_ref().map_or(For::Any, For::Reading);
+        let get = |client: Arc<TcpClient>| async move { client.get_topic(stream_id, topic_id).await };
+        let asked = self.ask_at(target, "a topic", get).await;
         match asked {
             // A stream that is not there has no topics.
             Err(StoreError::NotFound { .. }) => Ok(None),
@@ -244,7 +265,8 @@ impl Inner {
         let asked = Instant::now();
         let details = self.get_topic(state.topic.stream(), state.topic.topic()).await?;
         match details {
-            Some(details) if is_same(&state.topic, &details) => {
+            Some(mut details) if is_same(&state.topic, &details) => {
+                self.check_starts(state, &mut details.partitions).await;
                 self.take_in(state, &details, &floors, asked);
                 Ok(())
             }
@@ -300,6 +322,9 @@ impl Inner {
 
     /// Bounds that are recent enough, without asking.
     pub(crate) fn recent_bounds(&self, at: &PartitionRef) -> Option<Bounds> {
+        if self.dialer.roster.doubted(at, Instant::now()).is_some() {
+            return None;
+        }
         let state = self.topics.get(&at.topic)?;
         let bounds = state.recent_bounds(at.partition, Instant::now(), self.config().bounds_max_age)?;
         self.want(&state);
@@ -307,6 +332,7 @@ impl Inner {
     }
 
     pub(crate) async fn bounds(&self, at: &PartitionRef) -> Result<Bounds, StoreError> {
+        self.settle_doubt(at).await?;
         let (state, partition) = self.partition(at).await?;
         self.want(&state);
         let now = Instant::now();

@@ -3,6 +3,7 @@
 //! - `engine`: [`IggyStore`], opening it, and the trait
 //! - `config`, `limits`, [`url`]: how the server is reached, and every bound
 //! - `dialer`, `line`, `pool`: connections: logging in, one request at a time, which connection is for what
+//! - `roster`, `barrier`: the nodes of a cluster, and what a new leader has of appends in doubt
 //! - `error`: the one map from the server's errors to the store's
 //! - `inner`, `topics`, `partition`: what is known of topics and of the ends of their partitions
 //! - `append`, `send`: a frame block becomes one request, its confirmation becomes a base offset
@@ -18,6 +19,7 @@
 
 mod admin;
 mod append;
+mod barrier;
 mod compact;
 mod config;
 mod dialer;
@@ -36,6 +38,7 @@ mod poll;
 mod pool;
 mod probe;
 mod read;
+mod roster;
 mod search;
 mod send;
 mod state;

@@ -27,6 +27,16 @@ pub(crate) const OFFSET_LOST: Duration = Duration::from_secs(2);
 /// configuration is refused.
 pub const CONNECTIONS_MAX: usize = 256;
 
+/// Nodes of a cluster that are known. Passed: the others are not used.
+pub(crate) const NODES_MAX: usize = 16;
+
+/// Partitions whose leader is remembered. Passed: all are forgotten, and found again by their next appends.
+pub(crate) const HOMES_MAX: usize = 100_000;
+
+/// How long the log of an empty partition is not trusted after an append to it is in doubt, since an empty partition
+/// cannot be asked who leads it. Longer than a cluster takes to find a new leader.
+pub(crate) const EMPTY_DOUBT: Duration = Duration::from_secs(12);
+
 /// Calls that wait for one connection. Passed: busy, which clients retry.
 pub(crate) const WAITING_MAX: usize = 4_096;
 

@@ -10,14 +10,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use iggy::prelude::TcpClient;
-use iggy_common::{IggyError, SystemClient};
-use milena_store::StoreError;
+use iggy_common::{Client, IggyError, SystemClient};
+use milena_store::{PartitionRef, StoreError};
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use crate::dialer::Dialer;
+use crate::dialer::{Dialed, Dialer};
 use crate::error::{Op, breaks_connection, store_error};
 use crate::limits;
+use crate::roster::Node;
 
 /// Why a call has no answer.
 #[derive(Debug, Clone)]
@@ -65,10 +66,52 @@ pub(crate) struct Line {
 
 #[derive(Default)]
 struct State {
-    client: Option<Arc<TcpClient>>,
+    /// One for a single server, one for each node of a cluster that was needed.
+    seats: Vec<Seat>,
+    pause: Pause,
+}
+
+/// A connection to one node.
+struct Seat {
+    client: Arc<TcpClient>,
+    /// `None` for a single server.
+    node: Option<Node>,
+    /// How many events the SDK had counted when this was made: it connects again when it changes nodes.
+    events: usize,
     /// How many connections had broken when this one was last known to be alive.
     breaks: usize,
-    pause: Pause,
+}
+
+impl Seat {
+    async fn new(dialed: Dialed, breaks: usize) -> Self {
+        let events = Client::subscribe_events(&*dialed.client).await.len();
+        Self { client: dialed.client, node: dialed.node, events, breaks }
+    }
+
+    /// True when the SDK went to another node, because this one does not lead the partition it was asked about.
+    async fn has_moved(&self) -> bool {
+        self.node.is_some() && Client::subscribe_events(&*self.client).await.len() != self.events
+    }
+}
+
+/// Which node of a cluster a call is for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum For<'a> {
+    /// The one that leads the cluster, or any other.
+    Any,
+    /// The one that leads a partition, to read.
+    Reading(&'a PartitionRef),
+    /// The one that leads a partition, to write: its answer shows whether it does.
+    Writing(&'a PartitionRef),
+}
+
+impl For<'_> {
+    fn partition(&self) -> Option<&PartitionRef> {
+        match self {
+            Self::Any => None,
+            Self::Reading(at) | Self::Writing(at) => Some(at),
+        }
+    }
 }
 
 /// When a failed connection may be tried again.
@@ -118,6 +161,7 @@ impl Line {
     /// account of what was sent sees replies in the order of the requests.
     pub(crate) async fn call<T, R, F>(
         &self,
+        target: For<'_>,
         request: impl FnOnce(Arc<TcpClient>) -> F,
         settle: impl FnOnce(Result<T, CallError>) -> R,
     ) -> R
@@ -135,12 +179,12 @@ impl Line {
                 "the Iggy server is slow, the calls before took too long".to_owned(),
             )));
         };
-        let client = match self.connected(&mut state).await {
-            Ok(client) => client,
+        let seat = match self.seat(&mut state, target).await {
+            Ok(seat) => seat,
             Err(reason) => return settle(Err(CallError::Unsent(reason))),
         };
         let waited = self.dialer.config().call_timeout;
-        let outcome = match timeout(waited, request(client)).await {
+        let outcome = match timeout(waited, request(Arc::clone(&seat.client))).await {
             Ok(outcome) => outcome.map_err(CallError::Said),
             Err(_) => Err(CallError::Late(waited)),
         };
@@ -149,28 +193,47 @@ impl Line {
             Err(CallError::Late(_)) => true,
             Err(CallError::Said(error)) => breaks_connection(error),
         };
+        let moved = seat.has_moved().await;
+        self.learn(target, &seat, moved, outcome.is_ok());
         if broken {
             // The reply to this call may still come; the next call must not take it for its own.
-            state.client = None;
             self.dialer.note_break();
+        } else if !moved {
+            state.seats.push(seat);
         }
         settle(outcome)
     }
 
-    async fn connected(&self, state: &mut State) -> Result<Arc<TcpClient>, String> {
+    /// What an answer shows about who leads a partition.
+    fn learn(&self, target: For<'_>, seat: &Seat, moved: bool, went_through: bool) {
+        let (For::Writing(at), Some(node)) = (target, &seat.node) else { return };
+        if moved {
+            self.dialer.roster.refused(at, node);
+        } else if went_through {
+            self.dialer.roster.found(at, node);
+            self.dialer.roster.settled(at);
+        }
+    }
+
+    /// Takes out the connection to use; who keeps it puts it back.
+    async fn seat(&self, state: &mut State, target: For<'_>) -> Result<Seat, String> {
         let breaks = self.dialer.breaks();
-        if let Some(client) = self.living(state, breaks).await {
-            return Ok(client);
+        let wanted = self.dialer.roster.home(target.partition());
+        let found = state.seats.iter().position(|seat| wanted.is_none() || seat.node == wanted);
+        if let Some(seat) = found.map(|found| state.seats.swap_remove(found))
+            && let Some(seat) = self.living(seat, breaks).await
+        {
+            return Ok(seat);
         }
         if state.pause.holds(Instant::now()) {
             return Err("the Iggy server cannot be reached, the next attempt is due in a moment".to_owned());
         }
-        match self.dialer.dial().await {
-            Ok(client) => {
+        match self.dialer.dial_to(wanted.as_ref()).await {
+            Ok(dialed) => {
                 state.pause.succeeded();
-                state.client = Some(Arc::clone(&client));
-                state.breaks = breaks;
-                Ok(client)
+                // Of one node there is one connection.
+                state.seats.retain(|seat| seat.node != dialed.node);
+                Ok(Seat::new(dialed, breaks).await)
             }
             Err(error) => {
                 state.pause.failed(Instant::now());
@@ -182,26 +245,19 @@ impl Line {
     /// The connection, if it can be used. When another one broke since this one was used, it is asked for a sign of
     /// life first: the SDK notices a closed connection only by a request that fails, and an append must not be that
     /// request, since it would be in doubt.
-    async fn living(&self, state: &mut State, breaks: usize) -> Option<Arc<TcpClient>> {
-        let client = state.client.clone()?;
-        if state.breaks == breaks {
-            return Some(client);
+    async fn living(&self, seat: Seat, breaks: usize) -> Option<Seat> {
+        if seat.breaks == breaks {
+            return Some(seat);
         }
-        match timeout(self.dialer.config().connect_timeout, client.ping()).await {
-            Ok(Ok(())) => {
-                state.breaks = breaks;
-                Some(client)
-            }
-            Ok(Err(_)) | Err(_) => {
-                state.client = None;
-                None
-            }
+        match timeout(self.dialer.config().connect_timeout, seat.client.ping()).await {
+            Ok(Ok(())) => Some(Seat { breaks, ..seat }),
+            Ok(Err(_)) | Err(_) => None,
         }
     }
 
-    /// The connection if there is one; for saying goodbye.
-    pub(crate) async fn take(&self) -> Option<Arc<TcpClient>> {
-        self.state.lock().await.client.take()
+    /// The connections there are; for saying goodbye.
+    pub(crate) async fn take(&self) -> Vec<Arc<TcpClient>> {
+        self.state.lock().await.seats.drain(..).map(|seat| seat.client).collect()
     }
 }
 

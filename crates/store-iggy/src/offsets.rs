@@ -16,7 +16,7 @@ use crate::engine::IggyStore;
 use crate::error::Op;
 use crate::inner::Inner;
 use crate::limits;
-use crate::line::CallError;
+use crate::line::{CallError, For};
 
 /// Whose offsets they are. A named consumer would be hashed to 32 bits by the server, and two groups could share one.
 const KIND: ConsumerKind = ConsumerKind::ConsumerGroup;
@@ -76,8 +76,8 @@ impl Inner {
     where
         F: Future<Output = Result<T, IggyError>>,
     {
-        match self.pool.offsets().call(&request, |outcome| outcome).await {
-            Err(error) if error.is_loss() => self.pool.offsets().call(&request, |outcome| outcome).await,
+        match self.pool.offsets().call(For::Any, &request, |outcome| outcome).await {
+            Err(error) if error.is_loss() => self.pool.offsets().call(For::Any, &request, |outcome| outcome).await,
             asked => asked,
         }
     }
@@ -131,7 +131,7 @@ impl Inner {
         F: Future<Output = Result<(), IggyError>>,
     {
         self.offset_doubts.check(at, group, Instant::now())?;
-        let outcome = self.pool.offsets().call(request, |outcome| outcome).await;
+        let outcome = self.pool.offsets().call(For::Any, request, |outcome| outcome).await;
         if let Err(error) = &outcome
             && matches!(error.of(Op::Change, ""), StoreError::InDoubt { .. })
         {
@@ -188,6 +188,7 @@ impl Inner {
         self.check_there(topic).await?;
         let address = &Address::new(self, topic, group)?;
         let created = self.pool.offsets().call(
+            For::Any,
             |client| async move { client.create_consumer_group(&address.stream, &address.topic, group).await },
             |outcome| outcome,
         );
@@ -230,6 +231,7 @@ impl Inner {
         }
         let address = &Address::new(self, topic, group)?;
         let deleted = self.pool.offsets().call(
+            For::Any,
             |client| async move {
                 client.delete_consumer_group(&address.stream, &address.topic, &address.consumer.id).await
             },

@@ -14,8 +14,9 @@ use tokio::time::sleep;
 use crate::error::Op;
 use crate::inner::Inner;
 use crate::limits;
-use crate::line::CallError;
+use crate::line::{CallError, For};
 use crate::poll::{self, Polled};
+use crate::topics::TopicState;
 
 impl Inner {
     pub(crate) async fn read(&self, at: &PartitionRef, from: u64, limit: ReadLimit) -> Result<Vec<Entry>, StoreError> {
@@ -47,6 +48,7 @@ impl Inner {
 
     /// The bounds when `from` lies within them.
     async fn readable(&self, at: &PartitionRef, from: u64) -> Result<Bounds, StoreError> {
+        self.settle_doubt(at).await?;
         let inside = |bounds: &Bounds| (bounds.start..=bounds.end).contains(&from);
         if let Some(bounds) = self.recent_bounds(at).filter(inside) {
             return Ok(bounds);
@@ -103,6 +105,40 @@ impl Inner {
         }
     }
 
+    /// Corrects where partitions begin, in what the server says of them. It counts messages apart from offsets, and a
+    /// node that was restarted can count too few: then messages that are there would be hidden. So a start that is
+    /// behind the known one is believed when the first message that is delivered shows it.
+    pub(crate) async fn check_starts(&self, state: &TopicState, partitions: &mut [iggy_common::Partition]) {
+        for described in partitions {
+            let Some(partition) = state.partition(described.id) else { continue };
+            let end = described.current_offset.saturating_add(1);
+            let said = end.saturating_sub(described.messages_count);
+            let known = partition.lock().server_start();
+            let is_untouched = described.messages_count == 0 && described.current_offset == 0;
+            if said <= known || is_untouched {
+                continue;
+            }
+            let refuted = state.refuted.lock().get(&described.id) == Some(&said);
+            let start = if refuted {
+                known
+            } else {
+                self.first_offset(&state.topic.partition(described.id), said, known).await
+            };
+            if start < said {
+                state.refuted.lock().insert(described.id, said);
+            }
+            described.messages_count = end.saturating_sub(start);
+        }
+    }
+
+    /// The first offset that is delivered; `said` when there is no message, `known` when nobody answers.
+    async fn first_offset(&self, at: &PartitionRef, said: u64, known: u64) -> u64 {
+        match self.poll(at, WirePollingStrategy::first(), 1).await {
+            Ok(body) => poll::decode(&body, 0, ReadLimit { bytes: 0, at_least_one: true }).first.unwrap_or(said),
+            Err(_) => known,
+        }
+    }
+
     /// The server serves from its first message when a poll asks for an older one, without a word.
     async fn passed_by(&self, at: &PartitionRef, from: u64, first: Option<u64>) -> StoreError {
         let known = async {
@@ -142,7 +178,7 @@ impl Inner {
         let poll = async |count| {
             let request = &request(count);
             let send = |client: Arc<TcpClient>| async move { client.send_poll_with_response(request).await };
-            let polled = self.pool.read().call(send, |outcome| outcome).await;
+            let polled = self.pool.read().call(For::Reading(at), send, |outcome| outcome).await;
             if polled.as_ref().is_err_and(CallError::lost_the_reply) {
                 self.poll_lost(at, count);
             }

@@ -26,6 +26,8 @@ pub(crate) struct TopicState {
     pub(crate) probed: AtomicBool,
     /// True once it was said that acknowledged messages of this topic can be lost.
     pub(crate) undurable: AtomicBool,
+    /// Starts that the server's figures say and that its messages refute, by partition; see `read.rs`.
+    pub(crate) refuted: Mutex<HashMap<PartitionId, u64>>,
     /// True while sealed segments are being removed.
     pub(crate) trimming: AtomicBool,
 }
@@ -41,6 +43,7 @@ impl TopicState {
             wanted: Mutex::new(Instant::now()),
             probed: AtomicBool::new(false),
             undurable: AtomicBool::new(false),
+            refuted: Mutex::default(),
             trimming: AtomicBool::new(false),
         };
         state.widen(facts.partitions);
