@@ -53,6 +53,8 @@ pub fn of_topic(error: &TopicError) -> ResponseError {
         // Admin clients look the controller up and send the request again after this one; they would take the code
         // that producers get for the same trouble as final.
         TopicError::Store(StoreError::Busy { .. } | StoreError::Closed) => ResponseError::NotController,
+        // A bound of the store, for instance on all partitions together; the text says which.
+        TopicError::Store(StoreError::Refused { .. }) => ResponseError::PolicyViolation,
         TopicError::Store(error) => of_store(error),
     }
 }
@@ -168,7 +170,7 @@ mod tests {
             (StoreError::Busy { reason: text() }, [6, 41, 5]),
             (StoreError::Full { context: text() }, [56, 56, 5]),
             (StoreError::InDoubt { reason: text() }, [7, 7, 5]),
-            (StoreError::Refused { what: "t", actual: 2, limit: 1 }, [10, 10, 5]),
+            (StoreError::Refused { what: "t", actual: 2, limit: 1 }, [10, 44, 5]),
             (StoreError::Broken { context: text() }, [56, 56, 5]),
             (StoreError::Unsupported { what: "t" }, [35, 35, 5]),
             (StoreError::Closed, [6, 41, 5]),

@@ -10,7 +10,7 @@ use iggy_binary_protocol::codes::CREATE_TOPIC_CODE;
 use iggy_binary_protocol::requests::topics::CreateTopicRequest;
 use iggy_binary_protocol::responses::topics::get_topic::GetTopicResponse;
 use iggy_common::{BinaryTransport, IggyError, PartitionClient, StreamClient, TopicClient, TopicDetails};
-use milena_store::{PartitionSize, StoreError, TopicInfo, TopicRef, TopicSettings};
+use milena_store::{INTERNAL_STREAM, PartitionSize, StoreError, TopicInfo, TopicRef, TopicSettings};
 
 use crate::error::Op;
 use crate::inner::{Inner, facts_of_details, facts_of_topic, missing_topic};
@@ -92,6 +92,9 @@ impl Inner {
         let default = self.config().durability;
         let options = options::creation(stream, partitions, settings, default, &self.keys)
             .map_err(|_| StoreError::Unsupported { what: "these topic settings" })?;
+        if stream != INTERNAL_STREAM {
+            self.check_room(u64::from(partitions)).await?;
+        }
         let stream_id = self.ensure_stream(stream).await?;
         let request = CreateTopicRequest {
             stream_id: wire(self.names.on_server(stream)?)?,
@@ -113,6 +116,25 @@ impl Inner {
             partition.observe(crate::partition::Described::default(), floor, Instant::now());
         }
         Ok(state)
+    }
+
+    /// Refuses partitions that the server should not have in addition. It is asked, since others create topics too.
+    async fn check_room(&self, added: u64) -> Result<(), StoreError> {
+        let streams = self.ask("the streams", |client| async move { client.get_streams().await }).await?;
+        let mut has: u64 = 0;
+        for stream in streams.iter().filter(|stream| stream.topics_count > 0) {
+            let name = &identifier(&stream.name)?;
+            match self.ask("topics", |client| async move { client.get_topics(name).await }).await {
+                Ok(topics) => has += topics.iter().map(|topic| u64::from(topic.partitions_count)).sum::<u64>(),
+                Err(StoreError::NotFound { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let (actual, limit) = (has.saturating_add(added), self.config().partitions_max);
+        if actual > limit {
+            return Err(StoreError::Refused { what: "partitions on the Iggy server", actual, limit });
+        }
+        Ok(())
     }
 
     /// The number of a stream, which is created when it is missing.
@@ -162,6 +184,7 @@ impl Inner {
         if partitions > has {
             let (stream_id, topic_id) = self.names.topic(topic.stream(), topic.topic())?;
             let added = partitions - has;
+            self.check_room(u64::from(added)).await?;
             let grown =
                 self.change(|client| async move { client.create_partitions(&stream_id, &topic_id, added).await });
             grown.await.map_err(|error| error.of(Op::Change, &format!("topic {topic:?}")))?;

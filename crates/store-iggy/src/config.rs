@@ -51,6 +51,8 @@ pub struct IggyConfig {
     pub read_connections: usize,
     /// Durability of topics that say nothing of their own.
     pub durability: AckDurability,
+    /// Most partitions on the server, all topics and Milena's own together, up to which topics are created or grow.
+    pub partitions_max: u64,
     /// Longest time that one call may take, from its request to its reply.
     pub call_timeout: Duration,
     /// Longest time for connecting and logging in.
@@ -79,6 +81,7 @@ impl IggyConfig {
             append_connections: limits::APPEND_CONNECTIONS,
             read_connections: limits::READ_CONNECTIONS,
             durability: AckDurability::default(),
+            partitions_max: limits::SERVER_PARTITIONS,
             call_timeout: limits::CALL_TIMEOUT,
             connect_timeout: limits::CONNECT_TIMEOUT,
             start_timeout: limits::START_TIMEOUT,

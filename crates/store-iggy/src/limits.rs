@@ -114,6 +114,10 @@ pub(crate) const REQUEST_BYTES_MAX: usize = (64 << 20) - 1024;
 /// Partitions of one topic; the server takes no more in one request. Passed: refused.
 pub(crate) const PARTITIONS_MAX: u32 = 1_000;
 
+/// Partitions on the server in all: each takes 4 file descriptors and about 120 KB of it, and a server without any left
+/// cannot go on. Passed: the topic is not created.
+pub(crate) const SERVER_PARTITIONS: u64 = 10_000;
+
 /// Span of origin timestamps in one append, microseconds: the server counts them in 32 bits. Passed: refused.
 pub(crate) const TIMESTAMP_SPAN_MICROS: u64 = u32::MAX as u64;
 

@@ -191,6 +191,13 @@ pub(crate) const IGGY: &[Key] = &[
         get: |settings| count(settings.iggy.rest.read_connections),
         set: |settings, value| number(&value, &mut settings.iggy.rest.read_connections),
     },
+    Key {
+        path: "iggy.partitions_max",
+        kind: Kind::Number { min: 1, max: u32::MAX as u64 },
+        help: "Most partitions on the Iggy server, all topics together, up to which topics are created or grow.",
+        get: |settings| Setting::Number(settings.iggy.rest.partitions_max),
+        set: |settings, value| number(&value, &mut settings.iggy.rest.partitions_max),
+    },
     time!(call_timeout, zero: false, "Longest time that one call to the Iggy server may take."),
     time!(connect_timeout, zero: false, "Longest time for connecting to the Iggy server and logging in."),
     time!(start_timeout, zero: false, "How long a start waits for an Iggy server that does not answer."),
