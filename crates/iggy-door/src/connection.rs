@@ -325,6 +325,7 @@ impl Connection {
                 self.handled(request).await;
                 self.finish(request, Reply::empty(request.header.operation))
             }
+            Fault::Body(body) => self.finish(request, Reply::raw(request.header.operation, body)),
         }
     }
 }

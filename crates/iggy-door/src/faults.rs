@@ -24,6 +24,8 @@ pub enum Fault {
     Answer(u32),
     /// It is done, and the answer is an empty success: a confirmation without an offset.
     NoOffset,
+    /// It is not done, and the answer is a success with this body.
+    Body(&'static [u8]),
 }
 
 /// Which requests meet a fault.

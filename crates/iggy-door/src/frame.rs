@@ -105,6 +105,14 @@ impl Reply {
         Self::new(operation, 0)
     }
 
+    /// An answer with a body that a test made.
+    #[cfg(feature = "faults")]
+    pub(crate) fn raw(operation: Operation, body: &[u8]) -> Self {
+        let mut reply = Self::new(operation, body.len());
+        reply.bytes.extend_from_slice(body);
+        reply
+    }
+
     /// An answer that is one message of the protocol.
     #[must_use]
     pub fn of(operation: Operation, message: &impl WireEncode) -> Self {

@@ -37,6 +37,7 @@ struct Wanted {
 struct Shared {
     wanted: watch::Sender<Wanted>,
     to_client: AtomicU64,
+    to_server: AtomicU64,
     connections: AtomicU64,
     observer: Option<Observer>,
 }
@@ -59,8 +60,13 @@ impl Proxy {
     pub async fn observed(target: SocketAddr, observer: Option<Observer>) -> Self {
         let listener = TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0)).await.expect("a port");
         let address = listener.local_addr().expect("a bound address");
-        let (to_client, connections) = (AtomicU64::new(0), AtomicU64::new(0));
-        let shared = Arc::new(Shared { wanted: watch::channel(Wanted::default()).0, to_client, connections, observer });
+        let shared = Arc::new(Shared {
+            wanted: watch::channel(Wanted::default()).0,
+            to_client: AtomicU64::new(0),
+            to_server: AtomicU64::new(0),
+            connections: AtomicU64::new(0),
+            observer,
+        });
         let accepting = tokio::spawn(accept(listener, target, Arc::clone(&shared)));
         Self { address, shared, accepting }
     }
@@ -85,6 +91,12 @@ impl Proxy {
     #[must_use]
     pub fn to_client(&self) -> u64 {
         self.shared.to_client.load(Ordering::Relaxed)
+    }
+
+    /// Bytes that the server got so far.
+    #[must_use]
+    pub fn to_server(&self) -> u64 {
+        self.shared.to_server.load(Ordering::Relaxed)
     }
 
     /// Connections that were made so far.
@@ -136,6 +148,7 @@ async fn requests(
         if wanted.borrow().mode == Mode::LoseRequests {
             continue;
         }
+        shared.to_server.fetch_add(length as u64, Ordering::Relaxed);
         if let Some(observer) = &shared.observer {
             observer(number, bytes);
         }

@@ -1,0 +1,326 @@
+//! Where a behaviour is shown: a server, a proxy before it if wanted, a gateway, and one topic.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use iggy::prelude::{
+    Client as _, Consumer, Identifier, IggyMessage, MessageClient, Partitioning, PollingStrategy, TcpClient,
+};
+use iggy_common::{AutoLogin, Credentials, TcpClientConfig, TopicClient, TopicDetails};
+use milena_iggy_door::faults::{Fault, On};
+use milena_iggy_door::{Door, DoorConfig, DoorLimits, OffsetRules, Secret, TopicAdmin};
+use milena_server::ServerConfig;
+use milena_server::memory::Memory;
+use milena_store::{PartitionRef, Store};
+use milena_store_embedded::EmbeddedConfig;
+use milena_store_iggy::{IggyConfig, IggyStore, SecretString};
+use milena_testkit::iggy_server::{PASSWORD, USER};
+use milena_testkit::proxy::Observer;
+use milena_testkit::{IggyServers, Proxy, RawClient, SOON, TestServer};
+use milena_wire::kafka_protocol::messages::CreateTopicsRequest;
+use milena_wire::kafka_protocol::messages::create_topics_request::{CreatableTopic, CreatableTopicConfig};
+use milena_wire::kafka_protocol::protocol::StrBytes;
+use parking_lot::Mutex;
+use tempfile::TempDir;
+use tokio::sync::{Mutex as Turns, MutexGuard};
+
+use crate::kafka::topic_name;
+
+pub(crate) const TOPIC: &str = "orders";
+
+/// Real servers are heavy: one test at a time has some.
+static TURN: Turns<()> = Turns::const_new(());
+
+/// Where a behaviour is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// Iggy's protocol, served in this process on the embedded engine.
+    Door,
+    /// A real server.
+    OneNode,
+    /// Three of them.
+    ThreeNodes,
+}
+
+/// One test for each place: `shown!(name in door, one_node, three_nodes with setup)`.
+macro_rules! shown {
+    ($name:ident in $($place:ident),+ with $setup:expr) => {
+        mod $name {
+            $(
+                #[tokio::test(flavor = "multi_thread")]
+                async fn $place() {
+                    #[allow(unused_imports, reason = "a setup may need none of it")]
+                    use super::*;
+                    let case = Box::pin($crate::case::Case::start($crate::case::$place(), $setup)).await;
+                    if let Some(case) = case {
+                        Box::pin(super::$name(case)).await;
+                    }
+                }
+            )+
+        }
+    };
+    ($name:ident in $($place:ident),+) => {
+        shown!($name in $($place),+ with $crate::case::Setup::default());
+    };
+}
+
+pub(crate) const fn door() -> Place {
+    Place::Door
+}
+
+pub(crate) const fn one_node() -> Place {
+    Place::OneNode
+}
+
+pub(crate) const fn three_nodes() -> Place {
+    Place::ThreeNodes
+}
+
+/// What a test wants to be different.
+pub(crate) struct Setup {
+    /// The gateway reaches the server through a proxy. A cluster names its nodes to clients, so there it cannot.
+    pub(crate) proxied: bool,
+    /// Sees what goes through the proxy.
+    pub(crate) observer: Option<Observer>,
+    /// Of the topic.
+    pub(crate) partitions: i32,
+    pub(crate) configs: &'static [(&'static str, &'static str)],
+    /// Variables of real servers.
+    pub(crate) envs: &'static [(&'static str, &'static str)],
+    pub(crate) iggy: fn(&mut IggyConfig),
+    pub(crate) gateway: fn(&mut ServerConfig),
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Self { proxied: false, observer: None, partitions: 1, configs: &[], envs: &[], iggy: |_| {}, gateway: |_| {} }
+    }
+}
+
+/// The other side of the SDK.
+pub(crate) enum Servers {
+    Door(Box<DoorServer>),
+    Real(Mutex<IggyServers>),
+}
+
+pub(crate) struct DoorServer {
+    door: Mutex<Option<Door>>,
+    address: SocketAddr,
+    folder: TempDir,
+}
+
+impl DoorServer {
+    async fn start() -> Self {
+        let folder = TempDir::with_prefix("milena-door-").unwrap();
+        let door = open_door(folder.path(), SocketAddr::from(([127, 0, 0, 1], 0))).await;
+        Self { address: door.address(), door: Mutex::new(Some(door)), folder }
+    }
+}
+
+async fn open_door(folder: &Path, listen: SocketAddr) -> Door {
+    let embedded = EmbeddedConfig {
+        dir: Some(folder.to_owned()),
+        segment_bytes: 16 << 20,
+        maintenance_every: Some(Duration::from_millis(200)),
+        ..EmbeddedConfig::default()
+    };
+    // The one before it lets go of the folder when its last task has ended.
+    let started = Instant::now();
+    let store: Arc<dyn Store> = loop {
+        let embedded = embedded.clone();
+        match tokio::task::spawn_blocking(move || milena_store_embedded::open(&embedded)).await.unwrap() {
+            Ok(store) => break store,
+            Err(error) => assert!(started.elapsed() < SOON, "{error}"),
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    };
+    let config = DoorConfig {
+        listen,
+        advertised: None,
+        username: USER.to_owned(),
+        password: Some(Secret::new(PASSWORD)),
+        offset_rules: OffsetRules::Server,
+        instance_id: 0,
+        limits: DoorLimits::default(),
+    };
+    let admin: Arc<dyn TopicAdmin> = Arc::new(Arc::clone(&store));
+    Box::pin(Door::open(config, store, admin, Arc::new(Memory::new(256 << 20)))).await.unwrap()
+}
+
+pub(crate) struct Case {
+    pub(crate) place: Place,
+    pub(crate) config: IggyConfig,
+    pub(crate) store: Arc<IggyStore>,
+    pub(crate) kafka: TestServer,
+    pub(crate) stream: String,
+    pub(crate) proxy: Option<Proxy>,
+    pub(crate) servers: Servers,
+    _turn: Option<MutexGuard<'static, ()>>,
+}
+
+impl Case {
+    /// `None` where a real server is wanted and there is none.
+    pub(crate) async fn start(place: Place, setup: Setup) -> Option<Self> {
+        let mut turn = None;
+        let servers = if place == Place::Door {
+            Servers::Door(Box::new(DoorServer::start().await))
+        } else {
+            let Some(binary) = IggyServers::binary() else {
+                eprintln!("skipped: TEST_IGGY_SERVER names no binary of an Iggy server");
+                return None;
+            };
+            turn = Some(TURN.lock().await);
+            let (nodes, envs) = (if place == Place::OneNode { 1 } else { 3 }, setup.envs);
+            let start = tokio::task::spawn_blocking(move || IggyServers::start(&binary, nodes, envs));
+            Servers::Real(Mutex::new(start.await.unwrap()))
+        };
+        let addresses = servers.addresses();
+        let proxy = match setup.proxied && place != Place::ThreeNodes {
+            true => Some(Proxy::observed(addresses[0], setup.observer.clone()).await),
+            false => None,
+        };
+        let first = proxy.as_ref().map_or(addresses[0], Proxy::address);
+        let password = SecretString::from(PASSWORD.to_owned());
+        // The door keeps state of its own under the usual name.
+        let mut config =
+            IggyConfig { state_stream: "gateway".to_owned(), ..IggyConfig::new(&first.to_string(), USER, password) };
+        config.servers.extend(addresses[1..].iter().map(SocketAddr::to_string));
+        (setup.iggy)(&mut config);
+        let store = Arc::new(Box::pin(IggyStore::open(config.clone())).await.unwrap());
+        let given = Arc::clone(&store);
+        let change = setup.gateway;
+        let kafka = TestServer::builder().store(given).config(change).start().await;
+        let stream = "kafka".to_owned();
+        let case = Self { place, config, store, kafka, stream, proxy, servers, _turn: turn };
+        case.create(TOPIC, setup.partitions, setup.configs).await;
+        Some(case)
+    }
+
+    pub(crate) async fn create(&self, topic: &str, partitions: i32, configs: &[(&str, &str)]) {
+        let entry = |&(name, value): &(&str, &str)| {
+            let (name, value) = (StrBytes::from_string(name.to_owned()), StrBytes::from_string(value.to_owned()));
+            CreatableTopicConfig::default().with_name(name).with_value(Some(value))
+        };
+        let new = CreatableTopic::default()
+            .with_name(topic_name(topic))
+            .with_num_partitions(partitions)
+            .with_replication_factor(1)
+            .with_configs(configs.iter().map(entry).collect());
+        let request = CreateTopicsRequest::default().with_timeout_ms(20_000).with_topics(vec![new]);
+        let created = self.raw().await.request(5, &request).await.topics[0].clone();
+        assert_eq!(created.error_code, 0, "{:?}", created.error_message);
+    }
+
+    pub(crate) async fn raw(&self) -> RawClient {
+        self.kafka.client().await
+    }
+
+    pub(crate) fn proxy(&self) -> &Proxy {
+        self.proxy.as_ref().unwrap()
+    }
+
+    /// Partition 0 of the topic, as the store knows it.
+    pub(crate) async fn at(&self) -> PartitionRef {
+        self.store.topic(&self.stream, TOPIC).await.unwrap().unwrap().topic.partition(0)
+    }
+
+    /// Plans a fault of the door.
+    pub(crate) fn plan(&self, on: On, fault: Fault) {
+        let Servers::Door(server) = &self.servers else { panic!("a real server has no planned faults") };
+        server.door.lock().as_ref().unwrap().faults().plan(on, fault);
+    }
+
+    pub(crate) fn real(&self) -> Option<&Mutex<IggyServers>> {
+        match &self.servers {
+            Servers::Door(_) => None,
+            Servers::Real(servers) => Some(servers),
+        }
+    }
+
+    /// Takes the server away: the door stops, a real node is killed.
+    pub(crate) async fn take_away(&self) {
+        match &self.servers {
+            Servers::Door(server) => {
+                let door = server.door.lock().take();
+                door.unwrap().shutdown().await;
+            }
+            Servers::Real(servers) => servers.lock().kill(0),
+        }
+    }
+
+    /// Brings it back on its data.
+    pub(crate) async fn bring_back(&self) {
+        match &self.servers {
+            Servers::Door(server) => {
+                let door = open_door(server.folder.path(), server.address).await;
+                *server.door.lock() = Some(door);
+            }
+            Servers::Real(servers) => tokio::task::block_in_place(|| servers.lock().restart(0)),
+        }
+    }
+
+    /// Somebody who uses Iggy's SDK without a proxy and knows nothing of Kafka.
+    pub(crate) async fn native(&self) -> TcpClient {
+        let credentials = Credentials::UsernamePassword(self.config.user.clone(), self.config.password.clone());
+        let client = TcpClient::create(Arc::new(TcpClientConfig {
+            server_address: self.servers.addresses()[0].to_string(),
+            auto_login: AutoLogin::Enabled(credentials),
+            ..TcpClientConfig::default()
+        }));
+        let client = client.unwrap();
+        client.connect().await.unwrap();
+        client
+    }
+
+    pub(crate) async fn native_send(&self, payload: &str) {
+        let mut messages = vec![IggyMessage::from(payload)];
+        let (stream, topic) = (named(&self.stream), named(TOPIC));
+        let partition = Partitioning::partition_id(0);
+        self.native().await.send_messages(&stream, &topic, &partition, &mut messages).await.unwrap();
+    }
+
+    /// What the server has in partition 0 of the topic.
+    pub(crate) async fn native_poll(&self) -> Vec<IggyMessage> {
+        let (stream, topic, consumer) = (named(&self.stream), named(TOPIC), Consumer::default());
+        let strategy = PollingStrategy::offset(0);
+        let native = self.native().await;
+        native.poll_messages(&stream, &topic, Some(0), &consumer, &strategy, 10_000, false).await.unwrap().messages
+    }
+
+    /// Deletes the topic behind the back of the gateway.
+    pub(crate) async fn native_delete(&self) {
+        self.native().await.delete_topic(&named(&self.stream), &named(TOPIC)).await.unwrap();
+        let gone = async || self.store.topic(&self.stream, TOPIC).await.unwrap().is_none();
+        eventually("the gateway sees it", gone).await;
+        // It is known to the gateway's directory until that is refreshed.
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+
+    pub(crate) async fn native_topic(&self, topic: &str) -> Option<TopicDetails> {
+        self.native().await.get_topic(&named(&self.stream), &named(topic)).await.unwrap()
+    }
+}
+
+impl Servers {
+    pub(crate) fn addresses(&self) -> Vec<SocketAddr> {
+        match self {
+            Self::Door(server) => vec![server.address],
+            Self::Real(servers) => servers.lock().addresses(),
+        }
+    }
+}
+
+pub(crate) fn named(name: &str) -> Identifier {
+    Identifier::named(name).unwrap()
+}
+
+/// Until it is so, or the test fails.
+pub(crate) async fn eventually(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+    let started = Instant::now();
+    while !is_so().await {
+        assert!(started.elapsed() < SOON, "{what}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}

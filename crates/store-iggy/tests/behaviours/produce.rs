@@ -1,0 +1,209 @@
+//! Appends that go well, and what they look like on the server.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use iggy_binary_protocol::consensus::Operation;
+use iggy_binary_protocol::consensus::RequestHeader;
+use milena_records::client::Record;
+use milena_testkit::proxy::{Mode, Observer};
+use parking_lot::Mutex;
+
+use crate::case::{Case, Place, Setup, TOPIC, eventually};
+use crate::kafka::{
+    EARLIEST, LATEST, fetch, list, offset, plain, produce, produce_request, produce_to, produce_until_stored, read_all,
+    record, records_of, values_of,
+};
+
+async fn b01_an_acknowledged_batch_is_where_its_answer_says(case: Case) {
+    let mut client = case.raw().await;
+    for base in [0, 3] {
+        let batch = plain(&[record("a"), record("b"), record("c")]);
+        let answer = produce(&mut client, batch).await;
+        assert_eq!((answer.error_code, answer.base_offset), (0, base));
+        assert_eq!(values_of(&fetch(&mut client, base + 2, 0).await), ["c"]);
+        assert_eq!(offset(&mut client, LATEST).await, base + 3);
+    }
+    let stored = case.native_poll().await;
+    assert_eq!(stored.iter().map(|message| message.header.offset).collect::<Vec<_>>(), [0, 1, 2, 3, 4, 5]);
+}
+shown!(b01_an_acknowledged_batch_is_where_its_answer_says in door, one_node, three_nodes);
+
+async fn b07_the_first_batch_to_a_new_topic_is_stored(case: Case) {
+    let mut client = case.raw().await;
+    for number in 0..5 {
+        let topic = format!("new-{number}");
+        case.create(&topic, 2, &[]).await;
+        for partition in [0, 1] {
+            let answer = produce_to(&mut client, &topic, partition, plain(&[record("first")])).await;
+            assert_eq!((answer.error_code, answer.base_offset), (0, 0), "{topic} {partition}");
+        }
+    }
+}
+shown!(b07_the_first_batch_to_a_new_topic_is_stored in door, one_node, three_nodes);
+
+async fn b08_a_batch_above_the_servers_frame_is_refused_and_not_sent(case: Case) {
+    let mut client = case.raw().await;
+    assert_eq!(produce(&mut client, plain(&[record("small")])).await.error_code, 0);
+    let before = case.proxy().to_server();
+    let large = Record { value: Some(vec![b'x'; 1 << 20]), ..record("") };
+    let answer = produce(&mut client, plain(&vec![large; 64])).await;
+    assert_eq!(answer.error_code, 10);
+    assert_eq!(produce(&mut client, plain(&[record("small")])).await.base_offset, 1);
+    let sent = case.proxy().to_server() - before;
+    assert!(sent < 1 << 20, "{sent} bytes were sent: the server closes the connection upon such a batch");
+}
+shown!(b08_a_batch_above_the_servers_frame_is_refused_and_not_sent in door, one_node with Setup {
+    proxied: true,
+    configs: &[("max.message.bytes", "90000000")],
+    ..Setup::default()
+});
+
+async fn b09_timestamps_far_apart_are_stored_and_come_back(case: Case) {
+    const HOUR_MS: i64 = 3_600_000;
+    let mut client = case.raw().await;
+    let at = |hours: i64| Record { timestamp_ms: 1_700_000_000_000 + hours * HOUR_MS, ..record("x") };
+    let records: Vec<Record> = [0, 2, 30, 1].into_iter().map(at).collect();
+    assert_eq!(produce(&mut client, plain(&records)).await.error_code, 0);
+    let times = |records: &[Record]| records.iter().map(|record| record.timestamp_ms).collect::<Vec<_>>();
+    assert_eq!(times(&read_all(&mut client).await), times(&records));
+}
+shown!(b09_timestamps_far_apart_are_stored_and_come_back in door, one_node, three_nodes);
+
+async fn b10_odd_records_come_back_as_they_were(case: Case) {
+    let mut client = case.raw().await;
+    let text = |text: &str| Some(text.as_bytes().to_vec());
+    let header = |name: &str, value: Option<Vec<u8>>| (name.to_owned(), value);
+    let mut records = vec![
+        Record { value: text(""), ..record("") },
+        Record { value: None, key: text("k"), ..record("") },
+        Record { value: None, key: None, ..record("") },
+        Record { key: text(""), ..record("v") },
+        Record { headers: vec![header("a", text("1")), header("a", text("2")), header("", None)], ..record("v") },
+        Record { headers: vec![header("z", text("")), header("a", None)], ..record("v") },
+        Record { headers: vec![header(&"n".repeat(300), Some(vec![7; 2_000]))], ..record("v") },
+    ];
+    assert_eq!(produce(&mut client, plain(&records)).await.error_code, 0);
+    for (offset, record) in (0..).zip(&mut records) {
+        record.offset = offset;
+    }
+    assert_eq!(read_all(&mut client).await, records);
+    assert_eq!(case.native_poll().await.len(), records.len(), "one message for each record");
+}
+shown!(b10_odd_records_come_back_as_they_were in door, one_node, three_nodes);
+
+/// Counts the sends in what goes to the server. Every request is a header and a body, and the header says how long.
+#[derive(Default)]
+struct SendCount {
+    sends: AtomicUsize,
+    /// By connection: bytes of a header that is not whole, and bytes to go of a body.
+    pending: Mutex<HashMap<u64, (Vec<u8>, usize)>>,
+}
+
+static SENDS: std::sync::LazyLock<Arc<SendCount>> = std::sync::LazyLock::new(Arc::default);
+
+impl SendCount {
+    fn observer(self: &Arc<Self>) -> Observer {
+        let count = Arc::clone(self);
+        Arc::new(move |connection, bytes| count.see(connection, bytes))
+    }
+
+    fn see(&self, connection: u64, mut bytes: &[u8]) {
+        let mut pending = self.pending.lock();
+        let (header, body) = pending.entry(connection).or_default();
+        while !bytes.is_empty() {
+            let skipped = bytes.len().min(*body);
+            *body -= skipped;
+            bytes = &bytes[skipped..];
+            let wanted = bytes.len().min(iggy_binary_protocol::HEADER_SIZE - header.len());
+            header.extend_from_slice(&bytes[..wanted]);
+            bytes = &bytes[wanted..];
+            if *body == 0 && header.len() == iggy_binary_protocol::HEADER_SIZE {
+                let found: &RequestHeader = bytemuck::checked::from_bytes(header);
+                *body = usize::try_from(found.size).unwrap() - iggy_binary_protocol::HEADER_SIZE;
+                self.sends.fetch_add(usize::from(found.operation == Operation::SendMessages), Ordering::Relaxed);
+                header.clear();
+            }
+        }
+    }
+}
+
+async fn b13_no_more_than_32_sends_of_a_partition_are_unanswered(case: Case) {
+    const SENT: usize = 100;
+    let mut client = case.raw().await;
+    assert_eq!(produce(&mut client, plain(&[record("first")])).await.error_code, 0);
+    if case.place != Place::ThreeNodes {
+        case.proxy().set(Mode::HoldReplies);
+    }
+    let before = SENDS.sends.load(Ordering::Relaxed);
+    let mut waiting = Vec::new();
+    for number in 0..SENT {
+        let mut client = case.raw().await;
+        client.send(9, &produce_request(TOPIC, 0, plain(&[record(&number.to_string())]), 30_000)).await;
+        waiting.push(client);
+    }
+    if case.place != Place::ThreeNodes {
+        eventually("a send is on its way", async || SENDS.sends.load(Ordering::Relaxed) > before).await;
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        let unanswered = SENDS.sends.load(Ordering::Relaxed) - before;
+        assert!(unanswered <= 32, "{unanswered} sends wait for an answer");
+        case.proxy().set(Mode::Pass);
+    }
+    for mut client in waiting {
+        let answer = client.receive::<milena_wire::kafka_protocol::messages::ProduceRequest>().await;
+        assert_eq!(answer.responses[0].partition_responses[0].error_code, 0);
+    }
+    assert_eq!(read_all(&mut client).await.len(), SENT + 1);
+}
+shown!(b13_no_more_than_32_sends_of_a_partition_are_unanswered in door, one_node, three_nodes with Setup {
+    proxied: true,
+    observer: Some(SENDS.observer()),
+    ..Setup::default()
+});
+
+async fn b14_an_acknowledged_record_and_its_offset_survive_kill_9_of_the_server(case: Case) {
+    let mut client = case.raw().await;
+    for number in 0..20 {
+        assert_eq!(produce(&mut client, plain(&[record(&number.to_string())])).await.base_offset, number);
+    }
+    case.take_away().await;
+    case.bring_back().await;
+    assert_eq!(produce_until_stored(&mut client, &plain(&[record("after")])).await, 20);
+    let values: Vec<_> = read_all(&mut client).await.into_iter().map(|record| record.value.unwrap()).collect();
+    let wanted: Vec<_> = (0..20).map(|number| number.to_string()).chain(["after".to_owned()]).collect();
+    assert_eq!(values, wanted.iter().map(String::as_bytes).collect::<Vec<_>>());
+}
+shown!(b14_an_acknowledged_record_and_its_offset_survive_kill_9_of_the_server in door, one_node);
+
+async fn b14_topics_are_created_durable_for_each_message(case: Case) {
+    let options = case.native_topic(TOPIC).await.unwrap().options;
+    let text = |key: &str| Some(options.get(&key.parse().unwrap())?.value.to_string_value());
+    let (durability, messages) = (text("durability"), text("messages_required_to_save"));
+    assert!(
+        durability.as_deref() == Some("persisted") || messages.as_deref() == Some("1"),
+        "{durability:?} {messages:?}"
+    );
+}
+shown!(b14_topics_are_created_durable_for_each_message in door, one_node, three_nodes);
+
+async fn b15_after_a_server_lost_acknowledged_records_their_offsets_are_out_of_range(case: Case) {
+    let mut client = case.raw().await;
+    for number in 0..20 {
+        assert_eq!(produce(&mut client, plain(&[record(&number.to_string())])).await.error_code, 0);
+    }
+    case.take_away().await;
+    case.bring_back().await;
+    let base = produce_until_stored(&mut client, &plain(&[record("after")])).await;
+    assert_eq!(base, 0, "the server had it all in memory");
+    assert_eq!(fetch(&mut client, 20, 0).await.error_code, 1);
+    assert_eq!(list(&mut client, TOPIC, 0, EARLIEST).await.offset, 0);
+    assert_eq!(offset(&mut client, LATEST).await, 1);
+    let data = fetch(&mut client, 0, 1_000).await;
+    assert_eq!((data.error_code, data.high_watermark, records_of(&data).len()), (0, 1, 1));
+}
+shown!(b15_after_a_server_lost_acknowledged_records_their_offsets_are_out_of_range in one_node with Setup {
+    iggy: |config| config.durability = milena_store_iggy::AckDurability::Fast,
+    ..Setup::default()
+});
