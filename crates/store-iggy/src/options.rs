@@ -57,7 +57,9 @@ pub(crate) fn creation(
     default: AckDurability,
     keys: &Keys,
 ) -> Result<WireOptions, IggyError> {
-    let ack = ack_durability(settings, default);
+    // Commits and the like of Milena's own survive the server also where records need not.
+    let own = stream == INTERNAL_STREAM && default == AckDurability::Fast;
+    let ack = ack_durability(settings, if own { AckDurability::Persisted } else { default });
     let mut raw = BTreeMap::new();
     if ack == AckDurability::Flushed && keys.has(ENFORCE_FSYNC) {
         raw.insert(ENFORCE_FSYNC.to_owned(), "true".to_owned());

@@ -19,7 +19,11 @@ const NEWER: &[&str] = &["message_expiry", "max_topic_size", "segment_size", "me
 
 /// What is sent, as text.
 fn sent(settings: &TopicSettings, default: AckDurability, names: &[&str]) -> BTreeMap<String, String> {
-    let options = creation("kafka", 3, settings, default, &keys(names)).unwrap();
+    sent_in("kafka", settings, default, names)
+}
+
+fn sent_in(stream: &str, settings: &TopicSettings, default: AckDurability, names: &[&str]) -> BTreeMap<String, String> {
+    let options = creation(stream, 3, settings, default, &keys(names)).unwrap();
     let options = iggy_common::wire_conversions::resource_options_from_wire(&options, true).unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     options.iter().map(|(key, option)| (text(key.as_bytes()), option.value.to_string_value())).collect()
@@ -36,6 +40,13 @@ fn topics_are_durable_per_acknowledgement_by_default_on_either_generation() {
     assert_eq!(sent(&default, AckDurability::Persisted, NEWER), map(&[("durability", "persisted")]));
     assert_eq!(sent(&default, AckDurability::Fast, OLDER), map(&[]));
     assert_eq!(sent(&default, AckDurability::Fast, NEWER), map(&[]));
+}
+
+#[test]
+fn state_of_our_own_survives_the_server_where_records_need_not() {
+    let sent = |names| sent_in(INTERNAL_STREAM, &TopicSettings::default(), AckDurability::Fast, names);
+    assert_eq!(sent(OLDER).get("messages_required_to_save").map(String::as_str), Some("1"));
+    assert_eq!(sent(NEWER).get("durability").map(String::as_str), Some("persisted"));
 }
 
 #[test]
