@@ -152,6 +152,20 @@ async fn a_producer_may_change_between_gateways_as_it_likes() {
 }
 
 #[tokio::test]
+async fn a_batch_whose_producer_cannot_be_looked_up_is_not_stored_as_that_of_a_stranger() {
+    let store = memory();
+    let [one, two] = gateways(&store).await;
+    create(&mut two.client().await, "t", 1).await;
+    sees("the topic", || async { !leaders(&one).await.is_empty() }).await;
+    let id = producer_id(&two).await;
+    one.line.cut(true);
+    assert_eq!(produce(&one, "t", id, 0).await, (6, -1), "clients try again");
+    one.line.cut(false);
+    assert_eq!(produce(&one, "t", id, 0).await, (0, 0));
+    assert_eq!(produce(&two, "t", id, 0).await, (0, 0), "and it is known");
+}
+
+#[tokio::test]
 async fn ids_that_nobody_gave_out_are_stored_without_a_state_through_every_gateway() {
     let store = memory();
     let [one, two] = gateways(&store).await;

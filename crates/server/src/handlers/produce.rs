@@ -21,6 +21,7 @@ use milena_wire::kafka_protocol::messages::{ApiKey, ProduceRequest};
 use milena_wire::{WireError, decode_request, encode_response};
 
 use crate::Broker;
+use crate::codes;
 use crate::dispatch::{Api, Outcome, Request};
 use crate::produce::request::{Mapped, Plan, is_heavy};
 use crate::topics::{Topic, TopicDirectory};
@@ -81,7 +82,10 @@ async fn plan(mapping: Mapping, body: Bytes) -> Result<Plan, WireError> {
     match mapped {
         Mapped::Whole(plan) => Ok(plan),
         Mapped::Strangers { ids, request } => {
-            produce.learn_ids(&ids).await;
+            if let Err(error) = produce.learn_ids(&ids).await {
+                let code = codes::of_store(&error);
+                return Ok(Plan::new(&produce, &|_| Err(code), *request, again.version));
+            }
             let mapped = produce.map_elsewhere(move || Ok(Mapped::Whole(again.map(*request)))).await?;
             mapped.into_plan().ok_or_else(|| WireError::Malformed("mapped to nothing".to_owned()))
         }

@@ -79,7 +79,7 @@ impl Shared {
             };
             let (unread, now_micros) = (Bounds { start, ..bounds }, wall_clock_micros());
             let tail = read_tail(&*self.store, &partition.at, unread, limit, now_micros).await?;
-            self.learn_ids_of(&tail).await;
+            self.learn_ids_of(&tail).await?;
             self.take_in(partition, &tail, below.is_some(), now_micros);
             self.metrics.tail_reads.add(1);
         }
@@ -88,14 +88,12 @@ impl Shared {
     }
 
     /// A block of ids is stored before its first id is used, so the blocks of all that was read are there now.
-    async fn learn_ids_of(&self, tail: &Tail) {
+    async fn learn_ids_of(&self, tail: &Tail) -> Result<(), StoreError> {
         let unknown = |producer_id: &u64| !self.ids.was_given_out(*producer_id);
         let mut ids: Vec<u64> = tail.pieces.iter().map(|piece| piece.batch.producer_id).filter(unknown).collect();
         ids.sort_unstable();
         ids.dedup();
-        if self.settings.shared && !ids.is_empty() {
-            self.ids.learn(&ids).await;
-        }
+        if self.settings.shared && !ids.is_empty() { self.ids.learn(&ids).await } else { Ok(()) }
     }
 
     /// `goes_on` is true when all before the tail was known.

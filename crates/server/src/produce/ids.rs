@@ -88,8 +88,11 @@ impl ProducerIds {
     /// before this was called.
     ///
     /// Ids that a client made up cost the same as others: calls that come at once share a look, and each look is one
-    /// question to the store as long as nobody takes a block. When the store does not answer, what was known stays.
-    pub async fn learn(&self, ids: &[u64]) {
+    /// question to the store as long as nobody takes a block.
+    ///
+    /// # Errors
+    /// When the store does not answer: whose the ids are is not known then.
+    pub async fn learn(&self, ids: &[u64]) -> Result<(), StoreError> {
         let arrived = Instant::now();
         // What is asked from then on is not answered with what was so before this call.
         let needed = arrived + self.marks.age();
@@ -97,7 +100,7 @@ impl ProducerIds {
             let mut asked = self.asked.lock().await;
             let known = || ids.iter().all(|id| self.was_given_out(*id));
             if known() || asked.is_some_and(|at| at >= needed) {
-                return;
+                return Ok(());
             }
             let now = Instant::now();
             if now < needed && asked.is_some_and(|at| at >= arrived) {
@@ -105,16 +108,9 @@ impl ProducerIds {
                 sleep_until(needed).await;
                 continue;
             }
-            match self.marks.follow().await {
-                Ok(Some(mut ends)) => {
-                    ends.remove(&self.instance);
-                    *self.others.write() = ends;
-                }
-                Ok(None) => {}
-                Err(error) => {
-                    tracing::debug!(%error, "the producer ids of other gateways could not be looked at");
-                    return;
-                }
+            if let Some(mut ends) = self.marks.follow().await? {
+                ends.remove(&self.instance);
+                *self.others.write() = ends;
             }
             *asked = Some(now);
         }
@@ -317,9 +313,9 @@ mod tests {
         let (ours, theirs) = (open(0, &disk).await, open(1, &disk).await);
         let id = theirs.allocate().await.unwrap();
         assert!(!ours.was_given_out(id));
-        ours.learn(&[id]).await;
+        ours.learn(&[id]).await.unwrap();
         assert!(ours.was_given_out(id) && !ours.began_here(id));
-        ours.learn(&[id, id + 1]).await;
+        ours.learn(&[id, id + 1]).await.unwrap();
         assert_eq!(disk.0.follows.load(Ordering::Relaxed), 1, "a block is learned once for all its ids");
     }
 
@@ -343,14 +339,13 @@ mod tests {
             tokio::time::sleep(AGE / 2).await;
             disk.store(1, BLOCK).await.unwrap();
         };
-        tokio::join!(ids.learn(&wanted), late);
+        tokio::join!(ids.learn(&wanted), late).0.unwrap();
         assert!(ids.was_given_out(wanted[0]));
     }
 
     #[tokio::test]
-    async fn a_store_that_does_not_answer_leaves_ids_unknown() {
+    async fn when_the_store_does_not_answer_nobody_says_whose_an_id_is() {
         let ids = ProducerIds::open(0, Box::new(Failing)).await.unwrap();
-        ids.learn(&[1 << COUNTER_BITS]).await;
-        assert!(!ids.was_given_out(1 << COUNTER_BITS));
+        assert_eq!(ids.learn(&[1 << COUNTER_BITS]).await, Err(StoreError::Closed));
     }
 }

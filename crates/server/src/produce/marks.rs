@@ -220,8 +220,8 @@ mod tests {
         let ends = marks.follow().await.unwrap();
         assert_eq!(ends, Some(HashMap::from([(1, 1_000), (2, 1_000)])));
         let end = store.bounds(marks.log.lock().await.partition()).await.unwrap().end;
-        one.learn(&[second]).await;
-        two.learn(&[first]).await;
+        one.learn(&[second]).await.unwrap();
+        two.learn(&[first]).await.unwrap();
         assert!(one.was_given_out(second) && two.was_given_out(first));
         assert_eq!(store.bounds(marks.log.lock().await.partition()).await.unwrap().end, end);
     }

@@ -55,8 +55,8 @@ use partition::Partition;
 use pool::FramePool;
 use prepare::{MapLimits, Mapper};
 
-/// How long a request waits for a store that does not say which producer ids were given out. Its batches are then stored
-/// without a trace of their producer, as those of strangers are.
+/// How long a request waits for a store that does not say which producer ids were given out. Passed: 6, and clients try
+/// again.
 const LEARN_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// Partitions from which on those without producers are looked for.
@@ -205,9 +205,14 @@ impl Produce {
         unknown
     }
 
-    /// Learns which of these ids other gateways gave out, as far as the store answers within the time that it may be silent.
-    pub async fn learn_ids(&self, unknown: &[u64]) {
-        let _ = timeout(LEARN_TIME_MAX, self.shared.ids.learn(unknown)).await;
+    /// Learns which of these ids other gateways gave out.
+    ///
+    /// # Errors
+    /// When the store does not say, which it has 5 s for. To store their batches all the same would be to store them twice when
+    /// they are sent again.
+    pub async fn learn_ids(&self, unknown: &[u64]) -> Result<(), StoreError> {
+        let silent = || StoreError::Busy { reason: "the log of producer ids cannot be looked at".to_owned() };
+        timeout(LEARN_TIME_MAX, self.shared.ids.learn(unknown)).await.unwrap_or_else(|_| Err(silent()))
     }
 
     /// Checks and maps the entries of one request, which share one decompression budget. An answer for each, in order.

@@ -95,7 +95,7 @@ impl TestServer {
 
     pub(crate) async fn send_within(&self, batch: Batch, timeout: Duration) -> Result<u64, AppendError> {
         // As the handler does before it maps a batch.
-        self.produce.learn_ids(&[batch.producer_id]).await;
+        self.produce.learn_ids(&[batch.producer_id]).await?;
         let stored = self.produce.append(&self.at, prepared(batch), Instant::now() + timeout).await;
         stored.map(|stored: Stored| stored.base_offset.unwrap())
     }
