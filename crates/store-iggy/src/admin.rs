@@ -113,7 +113,7 @@ impl Inner {
             // Nobody has seen it yet, so whatever appears in it is growth.
             let mut partition = partition.lock();
             let floor = partition.floor();
-            partition.observe(crate::partition::Described::default(), floor, Instant::now());
+            partition.observe(crate::partition::Described::default(), floor, limits::FALL_GRACE, Instant::now());
         }
         Ok(state)
     }

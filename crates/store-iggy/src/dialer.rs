@@ -265,6 +265,16 @@ impl Dialer {
         self.roster.learn(&cluster);
     }
 
+    /// A connection to this node and no other, whether or not it leads anything; `None` when it does not answer.
+    pub(crate) async fn dial_node(&self, node: &Node) -> Option<Arc<TcpClient>> {
+        let token = self.token.read().clone();
+        let credentials = match token {
+            Some(token) => Credentials::PersonalAccessToken(token),
+            None => Credentials::UsernamePassword(self.config.user.clone(), self.config.password.clone()),
+        };
+        self.dial_one(node, &credentials, Settle::Stay).await.ok()
+    }
+
     /// Replaces the access token by a new one. Connections that are logged in stay so.
     pub(crate) async fn renew_token(&self) -> Result<(), DialError> {
         let _one_at_a_time = self.renewal.lock().await;

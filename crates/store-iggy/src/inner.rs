@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use iggy::prelude::TcpClient;
 use iggy_common::{IggyError, StreamClient, Topic, TopicClient, TopicDetails};
@@ -17,6 +17,7 @@ use crate::config::{AckDurability, IggyConfig};
 use crate::dialer::Dialer;
 use crate::epochs::is_journal;
 use crate::error::Op;
+use crate::limits;
 use crate::line::{CallError, For};
 use crate::names::Names;
 use crate::offsets::Doubts;
@@ -158,15 +159,14 @@ impl Inner {
         let known = self.topics.named(stream, topic);
         let known_floors = known.as_ref().map(|state| floors(state)).unwrap_or_default();
         let asked = Instant::now();
-        let Some(mut details) = self.get_topic(stream, topic).await? else {
+        let Some(details) = self.get_topic(stream, topic).await? else {
             if let Some(known) = known {
                 self.retire(&known.topic);
             }
             return Ok(None);
         };
         if let Some(known) = known.filter(|known| is_same(&known.topic, &details)) {
-            self.check_starts(&known, &mut details.partitions).await;
-            self.take_in(&known, &details, &known_floors, asked);
+            self.take_in(&known, details, &known_floors, asked).await;
             return Ok(Some(known));
         }
         let Some(stream_id) = self.stream_id(stream).await? else { return Ok(None) };
@@ -174,8 +174,7 @@ impl Inner {
         let state = self.put(&identity, facts_of_details(&details));
         // What is known of it so far is from the journal, and was known before the question.
         let known_floors = floors(&state);
-        self.check_starts(&state, &mut details.partitions).await;
-        self.take_in(&state, &details, &known_floors, asked);
+        self.take_in(&state, details, &known_floors, asked).await;
         Ok(Some(state))
     }
 
@@ -265,9 +264,8 @@ impl Inner {
         let asked = Instant::now();
         let details = self.get_topic(state.topic.stream(), state.topic.topic()).await?;
         match details {
-            Some(mut details) if is_same(&state.topic, &details) => {
-                self.check_starts(state, &mut details.partitions).await;
-                self.take_in(state, &details, &floors, asked);
+            Some(details) if is_same(&state.topic, &details) => {
+                self.take_in(state, details, &floors, asked).await;
                 Ok(())
             }
             _ => {
@@ -277,19 +275,17 @@ impl Inner {
         }
     }
 
-    fn take_in(&self, state: &TopicState, details: &TopicDetails, floors: &[Floor], asked: Instant) {
-        state.learn(facts_of_details(details));
-        for described in &details.partitions {
-            let Some(partition) = state.partition(described.id) else { continue };
-            let floor = floors.get(described.id as usize).copied().unwrap_or_default();
+    async fn take_in(&self, state: &TopicState, mut details: TopicDetails, floors: &[Floor], asked: Instant) {
+        state.learn(facts_of_details(&details));
+        let unproven = self.hear(state, &mut details.partitions, floors).await;
+        self.check_starts(state, &mut details.partitions).await;
+        for said in &details.partitions {
+            let Some(partition) = state.partition(said.id) else { continue };
+            let floor = floors.get(said.id as usize).copied().unwrap_or_default();
+            let grace = if unproven.contains(&said.id) { Duration::MAX } else { limits::FALL_GRACE };
             let mut partition = partition.lock();
-            let said = Described {
-                current_offset: described.current_offset,
-                messages: described.messages_count,
-                bytes: described.size.as_bytes_u64(),
-            };
-            let seen = partition.observe(said, floor, asked);
-            self.tell(&state.topic.partition(described.id), seen);
+            let seen = partition.observe(Described::from(said), floor, grace, asked);
+            self.tell(&state.topic.partition(said.id), seen);
         }
         state.note_look(asked);
     }
@@ -366,7 +362,7 @@ fn floors(state: &TopicState) -> Vec<Floor> {
     state.partitions().iter().map(|partition| partition.lock().floor()).collect()
 }
 
-fn is_same(topic: &TopicRef, details: &TopicDetails) -> bool {
+pub(crate) fn is_same(topic: &TopicRef, details: &TopicDetails) -> bool {
     topic.topic_id() == details.id && topic.created_at_micros() == details.created_at.as_micros()
 }
 

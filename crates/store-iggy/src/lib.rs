@@ -8,6 +8,7 @@
 //! - `inner`, `topics`, `partition`: what is known of topics and of the ends of their partitions
 //! - `append`, `send`: a frame block becomes one request, its confirmation becomes a base offset
 //! - `read`, `poll`: a poll's reply becomes entries
+//! - `nodes`: what the nodes of a cluster say, where one may lag
 //! - `search`: by time; `probe`: messages of other writers; `trim`: where a partition begins
 //! - `admin`, `options`: topics, and their settings as the server's options
 //! - `offsets`: consumer offsets of the server, for whom it lets store them
@@ -31,6 +32,7 @@ mod journal;
 mod limits;
 mod line;
 mod names;
+mod nodes;
 mod offsets;
 mod options;
 mod partition;

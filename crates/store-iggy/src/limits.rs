@@ -76,6 +76,15 @@ pub(crate) const FALL_GRACE: Duration = Duration::from_secs(2);
 /// The same for an end of 0: a server that starts says so of partitions that it still builds.
 pub(crate) const FALL_GRACE_EMPTY: Duration = Duration::from_secs(10);
 
+/// Age of the last sight of a lower end up to which the next one is of the same fall.
+pub(crate) const FALL_SEEN_AGAIN: Duration = Duration::from_secs(30);
+
+/// Longest time for the answer of one node when all are asked. Passed: it counts as one that did not answer.
+pub(crate) const NODE_PATIENCE: Duration = Duration::from_secs(2);
+
+/// Pause between two questions to all nodes of a cluster about one topic.
+pub(crate) const NODES_PAUSE: Duration = Duration::from_millis(500);
+
 /// Pause between two writes of known ends to the journal; Kafka checkpoints high watermarks as often. What a partition grew
 /// by since is not known when the gateway is killed.
 pub(crate) const ENDS_INTERVAL: Duration = Duration::from_secs(5);

@@ -27,6 +27,12 @@ pub(crate) struct Described {
     pub(crate) bytes: u64,
 }
 
+impl From<&iggy_common::Partition> for Described {
+    fn from(said: &iggy_common::Partition) -> Self {
+        Self { current_offset: said.current_offset, messages: said.messages_count, bytes: said.size.as_bytes_u64() }
+    }
+}
+
 impl Described {
     /// The bounds that this means; `known_end` settles what the server's answer leaves open.
     ///
@@ -69,6 +75,13 @@ pub(crate) struct Floor {
 struct Falling {
     since: Instant,
     last: Instant,
+}
+
+impl Falling {
+    /// What was seen long ago and not since was another moment's lag, and says nothing of this one.
+    fn is_recent(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.last) <= limits::FALL_SEEN_AGAIN
+    }
 }
 
 /// See the module.
@@ -186,14 +199,20 @@ impl Partition {
         if floor.falls == self.falls { floor.end } else { 0 }
     }
 
-    /// The server's answer to a question before which `floor` was known.
-    pub(crate) fn observe(&mut self, described: Described, floor: Floor, now: Instant) -> Seen {
+    /// True when an answer to a question before which `floor` was known names a lower end than the known one.
+    pub(crate) fn would_fall(&self, described: &Described, floor: Floor) -> bool {
+        described.bounds(self.end_of(floor)).end < self.end_of(floor)
+    }
+
+    /// The server's answer to a question before which `floor` was known. A lower end is believed when it lasted for
+    /// `grace`.
+    pub(crate) fn observe(&mut self, described: Described, floor: Floor, grace: Duration, now: Instant) -> Seen {
         // What was known when the question was asked: a first message that was stored meanwhile has not expired.
         let said = described.bounds(self.end_of(floor));
         let old_bytes = self.described.bytes;
         self.described = described;
         if said.end < self.end_of(floor) {
-            return self.fall(said, now);
+            return self.fall(said, grace, now);
         }
         self.falling = None;
         if said.end < self.bounds.end {
@@ -215,12 +234,11 @@ impl Partition {
         Seen { growth: Some(self.announce(bytes)), ..Seen::default() }
     }
 
-    fn fall(&mut self, said: Bounds, now: Instant) -> Seen {
+    fn fall(&mut self, said: Bounds, grace: Duration, now: Instant) -> Seen {
         // A partition that a starting server still builds reads as an empty one.
-        let grace = if said.end == 0 { limits::FALL_GRACE_EMPTY } else { limits::FALL_GRACE };
+        let grace = if said.end == 0 { grace.max(limits::FALL_GRACE_EMPTY) } else { grace };
         let since = match self.falling {
-            // What was seen long ago and not since was another moment's lag, and says nothing of this one.
-            Some(falling) if now.saturating_duration_since(falling.last) <= grace * 3 => falling.since,
+            Some(falling) if falling.is_recent(now) => falling.since,
             _ => now,
         };
         self.falling = Some(Falling { since, last: now });
@@ -243,6 +261,11 @@ impl Partition {
             self.raising = Some(self.raising.map_or(said.end, |start| start.min(said.end)));
         }
         Seen { growth: None, fell: Some((from, said.end)) }
+    }
+
+    /// True when a lower end was seen of late, so that seeing it once more counts as the same.
+    pub(crate) fn is_falling_still(&self, now: Instant) -> bool {
+        self.falling.is_some_and(|falling| falling.is_recent(now))
     }
 
     /// True while a lower end is seen and not yet believed.

@@ -94,9 +94,12 @@ impl Inner {
                 return Err(StoreError::Busy { reason: format!("the Iggy server lags behind in {at:?}") });
             }
         }
-        Err(StoreError::Broken {
-            context: format!("the Iggy server lists offset {from} of {at:?} and does not deliver it"),
-        })
+        let reason = format!("the Iggy server lists offset {from} of {at:?} and does not deliver it");
+        if !self.dialer.roster.is_cluster() {
+            return Err(StoreError::Broken { context: reason });
+        }
+        // The node that is read from may lag behind the one that told the end.
+        Err(StoreError::Busy { reason })
     }
 
     fn poll_lost(&self, at: &PartitionRef, count: u32) {

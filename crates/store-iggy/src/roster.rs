@@ -21,9 +21,17 @@ pub(crate) type Node = Arc<str>;
 #[derive(Default)]
 pub(crate) struct Roster {
     nodes: RwLock<Nodes>,
-    homes: RwLock<HashMap<PartitionRef, Node>>,
-    /// Partitions with an append of which nobody knows whether it is in the leader's log, and since when.
+    homes: RwLock<HashMap<PartitionRef, Home>>,
+    /// Partitions of whose leader's log something is not known, and since when: whether an append is there, or how far it
+    /// goes.
     doubts: RwLock<HashMap<PartitionRef, Instant>>,
+}
+
+/// Where a partition is led.
+struct Home {
+    node: Node,
+    /// False when it is the next one to try.
+    is_proven: bool,
 }
 
 #[derive(Default)]
@@ -67,11 +75,16 @@ impl Roster {
 
     /// Where a partition is led, or what comes closest; `None` for a single server.
     pub(crate) fn home(&self, at: Option<&PartitionRef>) -> Option<Node> {
-        let known = at.and_then(|at| self.homes.read().get(at).cloned());
+        let known = at.and_then(|at| self.homes.read().get(at).map(|home| Arc::clone(&home.node)));
         known.or_else(|| {
             let nodes = self.nodes.read();
             nodes.leader.as_ref().or(nodes.all.first()).cloned()
         })
+    }
+
+    /// Who led a partition when it was last asked for something that only a leader can do.
+    pub(crate) fn leader(&self, at: &PartitionRef) -> Option<Node> {
+        self.homes.read().get(at).filter(|home| home.is_proven).map(|home| Arc::clone(&home.node))
     }
 
     /// A partition of a topic with so many whose leader is known, so that its node can be asked about the topic.
@@ -85,14 +98,18 @@ impl Roster {
 
     /// An append went through at that node.
     pub(crate) fn found(&self, at: &PartitionRef, node: &Node) {
-        if self.homes.read().get(at).is_some_and(|known| known == node) {
+        self.place(at, node, true);
+    }
+
+    fn place(&self, at: &PartitionRef, node: &Node, is_proven: bool) {
+        if self.homes.read().get(at).is_some_and(|known| known.node == *node && known.is_proven == is_proven) {
             return;
         }
         let mut homes = self.homes.write();
         if homes.len() >= limits::HOMES_MAX {
             homes.clear();
         }
-        homes.insert(at.clone(), Arc::clone(node));
+        homes.insert(at.clone(), Home { node: Arc::clone(node), is_proven });
     }
 
     /// That node does not lead a partition. Who does is not known, although the SDK may have found it: it does not say.
@@ -104,7 +121,7 @@ impl Roster {
             nodes.all.iter().cycle().nth(position).cloned()
         };
         if let Some(next) = next {
-            self.found(at, &next);
+            self.place(at, &next, false);
         }
     }
 
@@ -118,6 +135,11 @@ impl Roster {
         if self.is_cluster() {
             self.doubts.write().insert(at.clone(), now);
         }
+    }
+
+    /// A lower end than the known one is seen: only the leader knows whether it fell.
+    pub(crate) fn suspect(&self, at: &PartitionRef, now: Instant) {
+        self.doubts.write().entry(at.clone()).or_insert(now);
     }
 
     /// For how long a partition is in doubt; `None` when it is not.
@@ -187,7 +209,16 @@ mod tests {
         for (refused, next) in [(1, 2), (2, 3), (3, 1), (1, 2)] {
             roster.refused(&at(0), &node(refused));
             assert_eq!(roster.home(Some(&at(0))), Some(node(next)));
+            assert_eq!(roster.leader(&at(0)), None, "it is a guess");
         }
+    }
+
+    #[test]
+    fn a_suspicion_is_a_doubt_and_does_not_make_an_older_one_younger() {
+        let (roster, start) = (roster(1), Instant::now());
+        roster.suspect(&at(0), start);
+        roster.suspect(&at(0), start + Duration::from_secs(2));
+        assert_eq!(roster.doubted(&at(0), start + Duration::from_secs(3)), Some(Duration::from_secs(3)));
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use milena_store::{Bounds, PartitionId, TopicRef};
 use parking_lot::{Mutex, RwLock};
 
+use crate::limits;
 use crate::options::Facts;
 use crate::partition::Partition;
 
@@ -18,6 +19,8 @@ pub(crate) struct TopicState {
     partitions: RwLock<Vec<Arc<Mutex<Partition>>>>,
     /// When the question was asked whose answer is the newest.
     looked: Mutex<Option<Instant>>,
+    /// When all nodes of a cluster were last asked.
+    nodes_asked: Mutex<Option<Instant>>,
     /// One question at a time; whoever waited for it uses its answer.
     pub(crate) looking: tokio::sync::Mutex<()>,
     /// When somebody last asked for an end.
@@ -39,6 +42,7 @@ impl TopicState {
             facts: Mutex::new(facts),
             partitions: RwLock::default(),
             looked: Mutex::new(None),
+            nodes_asked: Mutex::new(None),
             looking: tokio::sync::Mutex::new(()),
             wanted: Mutex::new(Instant::now()),
             probed: AtomicBool::new(false),
@@ -84,6 +88,16 @@ impl TopicState {
 
     pub(crate) fn note_look(&self, asked: Instant) {
         *self.looked.lock() = Some(asked);
+    }
+
+    /// True when all nodes of a cluster may be asked now, which is noted.
+    pub(crate) fn may_ask_nodes(&self, now: Instant) -> bool {
+        let mut asked = self.nodes_asked.lock();
+        let may = asked.is_none_or(|asked| now.saturating_duration_since(asked) >= limits::NODES_PAUSE);
+        if may {
+            *asked = Some(now);
+        }
+        may
     }
 
     /// The next question about an end goes to the server.

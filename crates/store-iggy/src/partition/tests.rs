@@ -9,7 +9,7 @@ fn described(current_offset: u64, messages: u64) -> Described {
 /// A partition of which the server said that it holds `0..end`.
 fn known(end: u64) -> Partition {
     let mut partition = Partition::default();
-    partition.observe(described(end.saturating_sub(1), end), floor(0), Instant::now());
+    partition.observe(described(end.saturating_sub(1), end), floor(0), limits::FALL_GRACE, Instant::now());
     partition
 }
 
@@ -35,7 +35,7 @@ fn a_single_message_that_expired_does_not_reset_the_end() {
     let mut partition = known(1);
     assert_eq!(partition.bounds(), Bounds { start: 0, end: 1 });
     let floor = partition.floor();
-    partition.observe(described(0, 0), floor, Instant::now());
+    partition.observe(described(0, 0), floor, limits::FALL_GRACE, Instant::now());
     assert_eq!(partition.bounds(), Bounds { start: 1, end: 1 });
     assert_eq!(described(0, 0).bounds(0), Bounds { start: 0, end: 0 }, "an untouched partition");
 }
@@ -45,15 +45,15 @@ fn a_first_message_is_not_taken_for_expired_by_an_answer_from_before_it() {
     let mut partition = known(0);
     let (asked, floor) = (partition.floor(), partition.begin());
     partition.confirmed(floor, 0, 1, 10);
-    partition.observe(described(0, 0), asked, later(Duration::ZERO));
+    partition.observe(described(0, 0), asked, limits::FALL_GRACE, later(Duration::ZERO));
     assert_eq!(partition.bounds(), Bounds { start: 0, end: 1 });
 }
 
 #[test]
 fn what_was_there_at_the_first_look_is_no_growth() {
     let mut partition = Partition::default();
-    assert_eq!(partition.observe(described(9, 10), floor(0), Instant::now()), Seen::default());
-    let seen = partition.observe(described(11, 12), floor(10), Instant::now());
+    assert_eq!(partition.observe(described(9, 10), floor(0), limits::FALL_GRACE, Instant::now()), Seen::default());
+    let seen = partition.observe(described(11, 12), floor(10), limits::FALL_GRACE, Instant::now());
     assert_eq!(seen.growth, Some(Growth { end: 12, bytes: 200 }));
 }
 
@@ -63,7 +63,7 @@ fn an_answer_that_was_overtaken_by_a_confirmation_moves_nothing_back() {
     let floor = partition.floor();
     let began = partition.begin();
     assert_eq!(partition.confirmed(began, 10, 2, 80).growth, Some(Growth { end: 12, bytes: 80 }));
-    assert_eq!(partition.observe(described(9, 10), floor, Instant::now()), Seen::default());
+    assert_eq!(partition.observe(described(9, 10), floor, limits::FALL_GRACE, Instant::now()), Seen::default());
     assert_eq!(partition.bounds().end, 12);
     assert!(!partition.is_falling());
 }
@@ -72,10 +72,14 @@ fn an_answer_that_was_overtaken_by_a_confirmation_moves_nothing_back() {
 fn growth_is_announced_once_although_a_look_and_a_confirmation_both_see_it() {
     let mut partition = known(0);
     let began = partition.begin();
-    assert_eq!(partition.observe(described(1, 2), floor(0), Instant::now()).growth, None, "ours may be in there");
+    assert_eq!(
+        partition.observe(described(1, 2), floor(0), limits::FALL_GRACE, Instant::now()).growth,
+        None,
+        "ours may be in there"
+    );
     assert_eq!(partition.bounds().end, 2, "but it can be read");
     assert_eq!(partition.confirmed(began, 0, 2, 90).growth, Some(Growth { end: 2, bytes: 90 }));
-    assert_eq!(partition.observe(described(1, 2), floor(2), Instant::now()).growth, None);
+    assert_eq!(partition.observe(described(1, 2), floor(2), limits::FALL_GRACE, Instant::now()).growth, None);
 }
 
 #[test]
@@ -92,17 +96,17 @@ fn an_append_that_failed_leaves_growth_to_the_next_look() {
     let mut partition = known(10);
     partition.begin();
     partition.ended();
-    let seen = partition.observe(described(10, 11), floor(10), Instant::now());
+    let seen = partition.observe(described(10, 11), floor(10), limits::FALL_GRACE, Instant::now());
     assert_eq!(seen.growth.map(|growth| growth.end), Some(11));
 }
 
 #[test]
 fn a_lower_end_is_believed_when_it_lasts() {
     let mut partition = known(10);
-    assert_eq!(partition.observe(described(4, 5), floor(10), Instant::now()), Seen::default());
+    assert_eq!(partition.observe(described(4, 5), floor(10), limits::FALL_GRACE, Instant::now()), Seen::default());
     assert!(partition.is_falling());
     assert_eq!(partition.bounds().end, 10);
-    let seen = partition.observe(described(4, 5), floor(10), later(limits::FALL_GRACE));
+    let seen = partition.observe(described(4, 5), floor(10), limits::FALL_GRACE, later(limits::FALL_GRACE));
     assert_eq!(seen.fell, Some((10, 5)));
     assert_eq!(partition.bounds(), Bounds { start: 0, end: 5 });
 }
@@ -110,31 +114,32 @@ fn a_lower_end_is_believed_when_it_lasts() {
 #[test]
 fn a_lower_end_of_a_node_that_lags_is_forgotten() {
     let mut partition = known(10);
-    partition.observe(described(4, 5), floor(10), Instant::now());
-    partition.observe(described(9, 10), floor(10), Instant::now());
+    partition.observe(described(4, 5), floor(10), limits::FALL_GRACE, Instant::now());
+    partition.observe(described(9, 10), floor(10), limits::FALL_GRACE, Instant::now());
     assert!(!partition.is_falling());
-    let seen = partition.observe(described(4, 5), floor(10), later(limits::FALL_GRACE));
+    let seen = partition.observe(described(4, 5), floor(10), limits::FALL_GRACE, later(limits::FALL_GRACE));
     assert_eq!(seen, Seen::default(), "its time counts from the beginning again");
 }
 
 #[test]
 fn a_confirmation_at_the_end_or_behind_it_forgets_that_a_lower_end_was_seen() {
     let mut partition = known(10);
-    partition.observe(described(4, 5), floor(10), Instant::now());
+    partition.observe(described(4, 5), floor(10), limits::FALL_GRACE, Instant::now());
     let began = partition.begin();
     partition.confirmed(began, 10, 1, 50);
     assert!(!partition.is_falling());
-    let seen = partition.observe(described(4, 5), floor(11), later(limits::FALL_GRACE));
+    let seen = partition.observe(described(4, 5), floor(11), limits::FALL_GRACE, later(limits::FALL_GRACE));
     assert_eq!((seen, partition.bounds().end), (Seen::default(), 11));
 }
 
 #[test]
 fn a_lower_end_that_was_seen_long_ago_does_not_count() {
     let mut partition = known(10);
-    partition.observe(described(4, 5), floor(10), Instant::now());
+    partition.observe(described(4, 5), floor(10), limits::FALL_GRACE, Instant::now());
     let minutes = Duration::from_secs(180);
-    assert_eq!(partition.observe(described(4, 5), floor(10), later(minutes)), Seen::default());
-    let seen = partition.observe(described(4, 5), floor(10), later(minutes + limits::FALL_GRACE * 2));
+    assert_eq!(partition.observe(described(4, 5), floor(10), limits::FALL_GRACE, later(minutes)), Seen::default());
+    let seen =
+        partition.observe(described(4, 5), floor(10), limits::FALL_GRACE, later(minutes + limits::FALL_GRACE * 2));
     assert_eq!(seen.fell, Some((10, 5)), "its time counts from the later sight");
 }
 
@@ -152,7 +157,7 @@ fn an_offset_given_twice_proves_at_once_that_the_end_fell() {
 fn a_base_below_what_was_learned_meanwhile_is_no_fall() {
     let mut partition = known(10);
     let began = partition.begin();
-    partition.observe(described(20, 21), floor(10), Instant::now());
+    partition.observe(described(20, 21), floor(10), limits::FALL_GRACE, Instant::now());
     let seen = partition.confirmed(began, 10, 1, 50);
     assert_eq!(seen.fell, None);
     assert_eq!(partition.bounds().end, 21);
@@ -192,10 +197,11 @@ fn a_fall_that_leaves_the_trim_point_below_the_end_keeps_it() {
 fn a_partition_that_reads_as_empty_is_not_believed_as_soon() {
     let mut partition = known(10);
     for seconds in 0..limits::FALL_GRACE_EMPTY.as_secs() {
-        let seen = partition.observe(described(0, 0), floor(10), later(Duration::from_secs(seconds)));
+        let seen =
+            partition.observe(described(0, 0), floor(10), limits::FALL_GRACE, later(Duration::from_secs(seconds)));
         assert_eq!(seen, Seen::default(), "after {seconds} s");
     }
-    let seen = partition.observe(described(0, 0), floor(10), later(limits::FALL_GRACE_EMPTY));
+    let seen = partition.observe(described(0, 0), floor(10), limits::FALL_GRACE, later(limits::FALL_GRACE_EMPTY));
     assert_eq!(seen.fell, Some((10, 0)));
 }
 
@@ -205,7 +211,7 @@ fn what_was_known_before_a_fall_is_not_held_against_what_comes_after() {
     let (asked, began, late) = (partition.floor(), partition.begin(), partition.begin());
     assert_eq!(partition.confirmed(began, 4, 1, 50).fell, Some((10, 4)));
     assert_eq!(partition.confirmed(late, 5, 1, 50).fell, None);
-    assert_eq!(partition.observe(described(5, 6), asked, later(limits::FALL_GRACE)).fell, None);
+    assert_eq!(partition.observe(described(5, 6), asked, limits::FALL_GRACE, later(limits::FALL_GRACE)).fell, None);
     assert_eq!(partition.bounds().end, 6);
 }
 
@@ -266,7 +272,7 @@ fn a_fall_that_another_gateway_saw_is_taken_over() {
     assert_eq!(partition.learn(&marks(&[(1, 5)], 6, 0)).fell, Some((10, 6)));
     assert_eq!((partition.is_raising(), partition.bounds()), (false, Bounds { start: 0, end: 6 }));
     assert_eq!(partition.confirmed(began, 7, 1, 50).fell, None);
-    assert_eq!(partition.observe(described(7, 8), asked, later(limits::FALL_GRACE)).fell, None);
+    assert_eq!(partition.observe(described(7, 8), asked, limits::FALL_GRACE, later(limits::FALL_GRACE)).fell, None);
 }
 
 #[test]
@@ -274,9 +280,12 @@ fn an_end_of_an_earlier_run_makes_a_lower_one_a_fall() {
     let mut partition = Partition::default();
     partition.learn(&marks(&[], 10, 0));
     let asked = partition.floor();
-    assert_eq!(partition.observe(described(4, 5), asked, Instant::now()), Seen::default());
+    assert_eq!(partition.observe(described(4, 5), asked, limits::FALL_GRACE, Instant::now()), Seen::default());
     assert!(partition.is_falling());
-    assert_eq!(partition.observe(described(4, 5), asked, later(limits::FALL_GRACE)).fell, Some((10, 5)));
+    assert_eq!(
+        partition.observe(described(4, 5), asked, limits::FALL_GRACE, later(limits::FALL_GRACE)).fell,
+        Some((10, 5))
+    );
     assert_eq!(partition.raise_wanted(), Some((1, 5)));
 }
 
@@ -285,13 +294,13 @@ fn a_node_that_lags_at_the_first_look_does_not_make_a_trim_point_void() {
     let mut partition = Partition::default();
     partition.learn(&marks(&[], 0, 1_000));
     let asked = partition.floor();
-    partition.observe(described(499, 500), asked, Instant::now());
-    partition.observe(described(1_499, 1_500), asked, Instant::now());
+    partition.observe(described(499, 500), asked, limits::FALL_GRACE, Instant::now());
+    partition.observe(described(1_499, 1_500), asked, limits::FALL_GRACE, Instant::now());
     assert_eq!(partition.bounds(), Bounds { start: 1_000, end: 1_500 });
     let mut purged = Partition::default();
     purged.learn(&marks(&[], 0, 1_000));
-    purged.observe(described(499, 500), asked, Instant::now());
-    purged.observe(described(499, 500), asked, later(limits::FALL_GRACE));
+    purged.observe(described(499, 500), asked, limits::FALL_GRACE, Instant::now());
+    purged.observe(described(499, 500), asked, limits::FALL_GRACE, later(limits::FALL_GRACE));
     assert_eq!(purged.bounds(), Bounds { start: 0, end: 500 }, "but a lower end that lasts does");
 }
 
@@ -300,7 +309,7 @@ fn a_single_message_that_expired_is_told_from_none_after_a_restart() {
     let mut partition = Partition::default();
     partition.learn(&marks(&[], 1, 0));
     let asked = partition.floor();
-    partition.observe(described(0, 0), asked, Instant::now());
+    partition.observe(described(0, 0), asked, limits::FALL_GRACE, Instant::now());
     assert_eq!(partition.bounds(), Bounds { start: 1, end: 1 });
 }
 
@@ -394,7 +403,7 @@ proptest! {
         let (mut start, mut end) = (0u64, 2u64);
         let say = |start: u64, end: u64| described(end.saturating_sub(1), end - start);
         let mut partition = Partition::default();
-        partition.observe(say(0, 2), floor(0), Instant::now());
+        partition.observe(say(0, 2), floor(0), limits::FALL_GRACE, Instant::now());
         let mut announced = 2;
         for event in events {
             let before = partition.bounds();
@@ -404,7 +413,7 @@ proptest! {
                 Event::Expire(count) => start = (start + count).min(end),
                 Event::Look => {
                     let floor = partition.floor();
-                    seen.push(partition.observe(say(start, end), floor, Instant::now()));
+                    seen.push(partition.observe(say(start, end), floor, limits::FALL_GRACE, Instant::now()));
                 }
                 Event::Ours(count) => {
                     let floor = partition.begin();
@@ -416,7 +425,7 @@ proptest! {
                     let floor = partition.begin();
                     seen.push(partition.confirmed(floor, end, count, 10));
                     end += count;
-                    seen.push(partition.observe(answer, asked, Instant::now()));
+                    seen.push(partition.observe(answer, asked, limits::FALL_GRACE, Instant::now()));
                 }
             }
             for seen in seen {
@@ -431,7 +440,7 @@ proptest! {
             prop_assert!(now.end <= end);
         }
         let floor = partition.floor();
-        let last = partition.observe(say(start, end), floor, Instant::now());
+        let last = partition.observe(say(start, end), floor, limits::FALL_GRACE, Instant::now());
         announced = last.growth.map_or(announced, |growth| growth.end);
         prop_assert_eq!(announced, end);
         prop_assert_eq!(partition.bounds(), Bounds { start, end });

@@ -5,12 +5,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use iggy_common::TopicClient;
 use milena_store::Store;
 use milena_store_iggy::{IggyConfig, IggyStore};
 use milena_testkit::RawClient;
 
-use crate::case::{Case, Setup, TOPIC};
-use crate::kafka::{LATEST, Stamps, fetch_partition, offset, produce_request, read_partition, records_of};
+use crate::case::{Case, Setup, TOPIC, eventually, named};
+use crate::kafka::{
+    LATEST, Stamps, fetch_partition, offset, plain, produce, produce_request, read_partition, record, records_of,
+};
 
 const PARTITIONS: i32 = 4;
 
@@ -89,12 +92,19 @@ async fn check_all_but_one(case: &Case, partition: i32, produced: &Produced) {
     assert!(missing.len() <= 1, "partition {partition}: {missing:?} of {count} are missing");
 }
 
+async fn epoch(case: &Case, partition: i32) -> u32 {
+    let topic = case.at().await.topic;
+    case.store.epochs(&topic.partition(partition.cast_unsigned())).current()
+}
+
 /// Runs `faults` under the load of a producer for each partition, and checks what is there afterwards. Answers the
 /// longest outage.
 async fn under_load(case: &Case, faults: impl AsyncFnOnce(&Case)) -> Duration {
     let (mut outage, mut records) = (Duration::ZERO, 0);
     for (partition, produced) in (0..).zip(load(case, faults).await) {
         check(case, partition, &produced).await;
+        // A consumer would go back to where the end is said to have fallen to.
+        assert_eq!(epoch(case, partition).await, 0, "partition {partition}: nothing was lost");
         outage = outage.max(produced.outage);
         records += produced.acknowledged.len();
     }
@@ -123,6 +133,16 @@ fn kill(case: &Case, node: usize) {
 
 fn restart(case: &Case, node: usize) {
     tokio::task::block_in_place(|| case.real().unwrap().lock().restart(node));
+}
+
+/// Kills all nodes at once and starts them again.
+fn kill_all(case: &Case) {
+    tokio::task::block_in_place(|| {
+        let mut servers = case.real().unwrap().lock();
+        (0..3).for_each(|node| servers.kill(node));
+        (0..3).for_each(|node| servers.launch(node));
+        (0..3).for_each(|node| servers.wait_ready(node));
+    });
 }
 
 async fn b26_ends_do_not_fall_when_a_gateway_reads_from_a_node_that_lags(case: Case) {
@@ -160,6 +180,16 @@ async fn b32_the_death_of_a_leader_loses_and_doubles_nothing(case: Case) {
     assert!(outage < Duration::from_secs(30), "{outage:?}");
 }
 shown!(b32_the_death_of_a_leader_loses_and_doubles_nothing in three_nodes with spread());
+
+async fn b32_a_leader_that_dies_and_is_back_at_once_loses_and_doubles_nothing(case: Case) {
+    under_load(&case, async |case| {
+        kill(case, 0);
+        restart(case, 0);
+        tokio::time::sleep(Duration::from_secs(12)).await;
+    })
+    .await;
+}
+shown!(b32_a_leader_that_dies_and_is_back_at_once_loses_and_doubles_nothing in three_nodes with spread());
 
 async fn b33_a_dead_follower_slows_the_others_and_stops_nothing(case: Case) {
     for node in [1, 2] {
@@ -222,17 +252,43 @@ shown!(b32_a_rolling_restart_under_load_loses_and_doubles_nothing in three_nodes
 /// the next leader may be another node. With one record under way for each partition that is one record.
 async fn b14_of_nodes_that_are_all_killed_at_once_at_most_the_newest_record_of_a_partition_is_lost(case: Case) {
     let produced = load(&case, async |case| {
-        tokio::task::block_in_place(|| {
-            let mut servers = case.real().unwrap().lock();
-            (0..3).for_each(|node| servers.kill(node));
-            (0..3).for_each(|node| servers.launch(node));
-            (0..3).for_each(|node| servers.wait_ready(node));
-        });
+        kill_all(case);
         tokio::time::sleep(Duration::from_secs(3)).await;
     })
     .await;
     for (partition, produced) in (0..).zip(&produced) {
         check_all_but_one(&case, partition, produced).await;
+        let given_twice = !produced.acknowledged.is_sorted_by(|left, right| left < right);
+        assert_eq!(epoch(&case, partition).await > 0, given_twice, "partition {partition}");
     }
 }
 shown!(b14_of_nodes_that_are_all_killed_at_once_at_most_the_newest_record_of_a_partition_is_lost in three_nodes with spread());
+
+/// Twenty acknowledged records, then `fault`; without any further append the end is at 0 in a new epoch.
+async fn falls_to_nothing(case: &Case, fault: impl AsyncFnOnce(&Case)) {
+    let mut client = case.raw().await;
+    for number in 0..20 {
+        assert_eq!(produce(&mut client, plain(&[record(&number.to_string())])).await.error_code, 0);
+    }
+    fault(case).await;
+    let at = case.at().await;
+    let fell = async || case.store.bounds(&at).await.is_ok_and(|bounds| bounds.end == 0);
+    eventually("the end is where the server says", fell).await;
+    assert_eq!(epoch(case, 0).await, 1);
+}
+
+async fn b15_what_all_nodes_lost_is_noticed_by_asking_them(case: Case) {
+    falls_to_nothing(&case, async |case| kill_all(case)).await;
+}
+shown!(b15_what_all_nodes_lost_is_noticed_by_asking_them in three_nodes with Setup {
+    iggy: |config| config.durability = milena_store_iggy::AckDurability::Fast,
+    ..Setup::default()
+});
+
+async fn b15_a_purge_is_noticed_by_asking_all_nodes(case: Case) {
+    falls_to_nothing(&case, async |case| {
+        case.native().await.purge_topic(&named(&case.stream), &named(TOPIC)).await.unwrap();
+    })
+    .await;
+}
+shown!(b15_a_purge_is_noticed_by_asking_all_nodes in three_nodes);
