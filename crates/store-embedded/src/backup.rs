@@ -3,7 +3,8 @@
 //! Files of the store only grow, are replaced as a whole, or are removed, so a copy needs no word with the process that
 //! writes them. A partition is copied from the start of its log as it was just before; whenever a segment goes away
 //! meanwhile, the start has moved, and what is missing is copied again from there: the copy is the log of one moment, and
-//! whatever replaced removed messages is in it. A last entry that is not whole yet is cut off.
+//! whatever replaced removed messages is in it. A last entry that is not whole yet is cut off, unless the store was closed:
+//! then it is damage, and damage is copied as it is.
 
 use std::fs;
 use std::io;
@@ -14,13 +15,13 @@ use milena_store::{StoreError, TopicInfo, TopicRef};
 
 use crate::catalog::{self, Catalog};
 use crate::fault::failed;
-use crate::folder::{FORMAT, OpenError, in_folder, mark, read_format};
+use crate::folder::{FORMAT, OpenError, in_folder, mark, read_format, read_origin};
 use crate::format::SEGMENT_HEADER_BYTES;
 use crate::fs::real::RealFs;
 use crate::fs::{Access, File, Fs};
 use crate::index::Place;
 use crate::limits::BACKUP_ROUNDS_MAX;
-use crate::partition::{load_start, partition_dir, save_start};
+use crate::partition::{Origin, load_start, partition_dir, save_start};
 use crate::scan::{Scanner, Step};
 use crate::segment::{DATA_SUFFIX, INDEX_SUFFIX, Segment};
 
@@ -72,6 +73,8 @@ pub enum BackupError {
 /// # Errors
 /// See [`BackupError`].
 pub fn backup(from: &Path, to: &Path, rank: impl Fn(&TopicRef) -> u8) -> Result<BackupReport, BackupError> {
+    // Without a slash at its end, or what is put behind the name would land below it.
+    let to = &to.components().collect::<PathBuf>();
     let mut partial = to.as_os_str().to_owned();
     partial.push(".partial");
     let partial = PathBuf::from(partial);
@@ -83,7 +86,7 @@ pub fn backup(from: &Path, to: &Path, rank: impl Fn(&TopicRef) -> u8) -> Result<
         io::ErrorKind::AlreadyExists => BackupError::Taken { path: partial.clone() },
         _ => BackupError::Io(failed(format_args!("creating {}", partial.display()), &error)),
     })?;
-    let copied = copy_all(from, &partial, &catalog, rank).and_then(|report| {
+    let copied = copy_all(from, &partial, catalog, rank).and_then(|report| {
         attempt("renaming", &partial, || {
             fs::rename(&partial, to)?;
             let parent = to.parent().filter(|parent| !parent.as_os_str().is_empty());
@@ -110,12 +113,13 @@ fn load_catalog(from: &Path) -> Result<Catalog, BackupError> {
 fn copy_all(
     from: &Path,
     to: &Path,
-    catalog: &Catalog,
+    mut catalog: Catalog,
     rank: impl Fn(&TopicRef) -> u8,
 ) -> Result<BackupReport, BackupError> {
     let mut topics: Vec<TopicInfo> = catalog.topics().collect();
     topics.sort_by_key(|info| (rank(&info.topic), info.topic.topic_id()));
-    let mut report = BackupReport { topics: topics.len() as u64, ..BackupReport::default() };
+    let closed = read_origin(&RealFs, from, false).map_err(BackupError::Io)? == Origin::Closed;
+    let mut report = BackupReport::default();
     for info in &topics {
         for partition in 0..info.partitions {
             let id = info.topic.partition(partition);
@@ -124,8 +128,19 @@ fn copy_all(
                 to: partition_dir(to, &id),
                 name: format!("{id:?}"),
                 done: Vec::new(),
+                closed,
             };
             copy.run(&mut report)?;
+        }
+    }
+    report.topics = topics.len() as u64;
+    // Of a topic that was deleted meanwhile any file may be missing.
+    let left = load_catalog(from)?;
+    for gone in topics.iter().filter(|info| left.topics().all(|kept| kept.topic != info.topic)) {
+        catalog.remove(&gone.topic);
+        report.topics -= 1;
+        if let Some(dir) = partition_dir(to, &gone.topic.partition(0)).parent() {
+            crate::folder::remove_tree(&RealFs, dir);
         }
     }
     catalog.save(&RealFs, to).map_err(|error| BackupError::Io(in_folder(catalog::NAME, error)))?;
@@ -142,6 +157,8 @@ struct PartitionCopy {
     name: String,
     /// First offsets of segments that were copied when another one stood behind them, so that they do not grow.
     done: Vec<u64>,
+    /// True when the store was closed, so that everything in it was whole.
+    closed: bool,
 }
 
 impl PartitionCopy {
@@ -219,7 +236,7 @@ impl PartitionCopy {
                 attempt("removing", &path, || crate::fs::remove_if_there(&RealFs, &path))?;
             }
         }
-        if let Some(newest) = bases.last() {
+        if let Some(newest) = bases.last().filter(|_| !self.closed) {
             self.cut_torn_tail(*newest).map_err(BackupError::Io)?;
         }
         for base in bases {
@@ -240,8 +257,8 @@ impl PartitionCopy {
         let file = RealFs.open(&segment.path, Access::Write).map_err(unreadable)?;
         let size = file.size().map_err(unreadable)?;
         let Some(read) = segment.read_header(&RealFs, &*file)? else {
-            // A segment that was just created and has no header yet.
-            if size <= SEGMENT_HEADER_BYTES as u64 {
+            // A segment that was just created and has no header yet, or that a crash left.
+            if Segment::was_never_flushed(&*file, size).map_err(unreadable)? {
                 drop(file);
                 return RealFs.remove_file(&segment.path).map_err(unreadable);
             }

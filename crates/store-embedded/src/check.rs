@@ -6,12 +6,12 @@ use milena_store::{PartitionRef, StoreError, TopicInfo};
 
 use crate::catalog::Catalog;
 use crate::fault::failed;
-use crate::folder::OpenError;
+use crate::folder::{OpenError, read_origin};
 use crate::format::SEGMENT_HEADER_BYTES;
 use crate::fs::real::RealFs;
 use crate::fs::{Access, Fs};
 use crate::index::Place;
-use crate::partition::{load_start, partition_dir};
+use crate::partition::{Origin, load_start, partition_dir};
 use crate::scan::{Scanner, Step};
 use crate::segment::{DATA_SUFFIX, ReadHeader, Segment};
 
@@ -49,8 +49,9 @@ pub struct Problem {
     pub position: u64,
     /// What is wrong, as a sentence.
     pub what: String,
-    /// True for the end of the newest segment after a crash: the next start cuts it off, and nothing that was
-    /// acknowledged under its durability is lost by that.
+    /// True for the end of the newest segment of a store that was not closed: the next start cuts it off, and nothing that was
+    /// acknowledged under its durability is lost by that. After a clean stop everything was whole, so that such an end is
+    /// damage; the next start cuts it off as well.
     pub torn_tail: bool,
 }
 
@@ -79,10 +80,11 @@ pub(crate) fn check_on(fs: &dyn Fs, root: &Path) -> Result<CheckReport, OpenErro
     };
     let mut topics: Vec<TopicInfo> = catalog.topics().collect();
     topics.sort_by_key(|info| info.topic.topic_id());
+    let closed = read_origin(fs, root, false).map_err(store)? == Origin::Closed;
     let mut report = CheckReport { topics: topics.len() as u64, ..CheckReport::default() };
     for info in topics {
         for partition in 0..info.partitions {
-            check_partition(fs, root, &info.topic.partition(partition), &mut report).map_err(store)?;
+            check_partition(fs, root, &info.topic.partition(partition), closed, &mut report).map_err(store)?;
         }
     }
     drop(lock);
@@ -93,7 +95,8 @@ pub(crate) fn check_on(fs: &dyn Fs, root: &Path) -> Result<CheckReport, OpenErro
 struct Subject<'a> {
     path: &'a Path,
     partition: &'a PartitionRef,
-    newest: bool,
+    /// True when its end can be torn: it is the newest one, of a store that was not closed.
+    can_be_torn: bool,
 }
 
 impl Subject<'_> {
@@ -109,7 +112,13 @@ impl Subject<'_> {
     }
 }
 
-fn check_partition(fs: &dyn Fs, root: &Path, id: &PartitionRef, report: &mut CheckReport) -> Result<(), StoreError> {
+fn check_partition(
+    fs: &dyn Fs,
+    root: &Path,
+    id: &PartitionRef,
+    closed: bool,
+    report: &mut CheckReport,
+) -> Result<(), StoreError> {
     let dir = partition_dir(root, id);
     let items = match fs.list(&dir) {
         Ok(items) => items,
@@ -132,7 +141,7 @@ fn check_partition(fs: &dyn Fs, root: &Path, id: &PartitionRef, report: &mut Che
     let mut expected = start;
     for (number, base) in bases.iter().enumerate() {
         let segment = Segment::new(0, &dir, *base, 0);
-        let subject = Subject { path: &segment.path, partition: id, newest: number + 1 == bases.len() };
+        let subject = Subject { path: &segment.path, partition: id, can_be_torn: !closed && number + 1 == bases.len() };
         if *base > expected {
             let what = format!("the messages from offset {expected} to {base} are missing");
             report.problems.push(subject.problem(Place { offset: expected, position: 0 }, what, false));
@@ -164,7 +173,7 @@ fn check_segment(
             header
         }
         None => {
-            let torn = subject.newest && size <= SEGMENT_HEADER_BYTES as u64;
+            let torn = subject.can_be_torn && Segment::was_never_flushed(&*file, size).map_err(unreadable)?;
             report.problems.push(subject.problem(head, "the segment has no head".to_owned(), torn));
             return Ok(first.offset);
         }
@@ -182,7 +191,7 @@ fn check_segment(
                 let Some(next) = next else {
                     let bytes = size - place.position;
                     let what = format!("the last {bytes} bytes of the segment are no whole entry");
-                    report.problems.push(subject.problem(place, what, subject.newest));
+                    report.problems.push(subject.problem(place, what, subject.can_be_torn));
                     return Ok(place.offset);
                 };
                 let what = format!("the entries up to offset {} are damaged", next.offset);

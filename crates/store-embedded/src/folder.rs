@@ -138,7 +138,7 @@ pub(crate) fn mark(fs: &dyn Fs, root: &Path, closed: bool) -> Result<(), StoreEr
     replace_small(fs, root, SESSION, content.as_bytes()).map_err(|error| in_folder(SESSION, error))
 }
 
-fn read_origin(fs: &dyn Fs, root: &Path, fresh: bool) -> Result<Origin, StoreError> {
+pub(crate) fn read_origin(fs: &dyn Fs, root: &Path, fresh: bool) -> Result<Origin, StoreError> {
     if fresh {
         return Ok(Origin::Closed);
     }

@@ -184,6 +184,14 @@ impl Segment {
         Ok(None)
     }
 
+    /// True when the file has no header because none was ever flushed: it is too short for one, or begins with zeros, as after a
+    /// crash that kept the size but no contents.
+    pub(crate) fn was_never_flushed(file: &dyn File, size: u64) -> io::Result<bool> {
+        let mut head = [0; SEGMENT_HEADER_BYTES];
+        let read = file.read_at(&mut head, 0)?;
+        Ok(size <= SEGMENT_HEADER_BYTES as u64 || head.iter().take(read).all(|byte| *byte == 0))
+    }
+
     /// Where the block that holds `offset` starts.
     pub(crate) fn place_before(&self, env: &Env, handle: &Handle, offset: u64, wait: Wait) -> Result<Place, Fault> {
         if let Some(live) = &*self.live.read() {

@@ -90,7 +90,8 @@ pub(crate) fn run_repair(args: &RepairArgs) -> Result<(), Failure> {
     print(&report.repairs.iter().map(|repair| format!("{repair}\n")).collect::<String>())?;
     let left = report.left();
     match (report.repairs.len() - left, args.execute) {
-        (0, _) => print("nothing to repair\n")?,
+        (0, _) if left == 0 => print("nothing to repair\n")?,
+        (0, _) => {}
         (done, true) => print(&format!(
             "{done} repairs made; the files are kept as they were in {}\n",
             folder.join("repaired").display()
@@ -106,7 +107,7 @@ pub(crate) fn run_repair(args: &RepairArgs) -> Result<(), Failure> {
 pub(crate) fn run_backup(args: &BackupArgs) -> Result<(), Failure> {
     let folder = args.folder.folder()?;
     let report = backup(&folder, &args.to, milena_server::backup_rank)
-        .map_err(|error| Failure::Failed(format!("nothing was backed up: {error}")))?;
+        .map_err(|error| Failure::Failed(format!("the backup failed: {error}")))?;
     print(&format!(
         "{} topics, {} partitions, {} segments, {} bytes copied to {}\n",
         report.topics,

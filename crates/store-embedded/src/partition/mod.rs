@@ -36,7 +36,7 @@ mod write;
 pub(crate) use append::Prepared;
 pub(crate) use flush::flush_together;
 pub(crate) use recover::{Origin, partition_dir};
-pub(crate) use state::{load as load_start, save as save_start};
+pub(crate) use state::{NAME as START, load as load_start, save as save_start};
 
 /// What the partitions of a topic share.
 pub(crate) struct TopicState {

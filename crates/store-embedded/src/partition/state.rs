@@ -10,7 +10,8 @@ use crate::fault::failed;
 use crate::format::{Fields, crc32c, u32_at, u64_at};
 use crate::fs::{Fs, ReplaceError, read_small, replace_small};
 
-const NAME: &str = "start";
+/// Its name.
+pub(crate) const NAME: &str = "start";
 const MAGIC: [u8; 8] = *b"MilenaSt";
 const VERSION: u32 = 1;
 const BYTES: usize = 28;

@@ -11,7 +11,7 @@ use super::recover::Origin;
 use super::state;
 use crate::env::Env;
 use crate::fault::failed;
-use crate::format::{SEGMENT_HEADER_BYTES, SegmentHeader};
+use crate::format::SegmentHeader;
 use crate::fs::{Access, File, TEMPORARY_SUFFIX};
 use crate::index::{Index, Place};
 use crate::scan::{Scanner, Step};
@@ -143,10 +143,7 @@ impl<'a> Recovery<'a> {
             if last.segment.read_header(&*env.fs, &*file)?.is_some() {
                 return Ok(());
             }
-            let mut head = vec![0; SEGMENT_HEADER_BYTES];
-            let read = self.try_io("reading a segment in", || file.read_at(&mut head, 0))?;
-            let short = last.size <= SEGMENT_HEADER_BYTES as u64;
-            if !short && head.iter().take(read).any(|byte| *byte != 0) {
+            if !self.try_io("reading a segment in", || Segment::was_never_flushed(&*file, last.size))? {
                 // Its messages may have been acknowledged, and how many there are nobody knows: going on would give
                 // their offsets to others.
                 return Err(StoreError::Broken { context: format!("the head of {} is damaged", path.display()) });

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use milena_store::StoreError;
@@ -12,7 +13,7 @@ use crate::fault::failed;
 use crate::format::{EntryHeader, SegmentHeader};
 use crate::fs::real::RealFs;
 use crate::fs::{Fs, TEMPORARY_SUFFIX, remove_if_there};
-use crate::partition::save_start;
+use crate::partition::{START, save_start};
 use crate::segment::INDEX_SUFFIX;
 
 /// Folder for files as they were.
@@ -24,13 +25,22 @@ const LOG: &str = "repairs.log";
 pub(super) fn apply(root: &Path, dir: &Path, plan: &Plan, repairs: &[Repair], time: &str) -> Result<(), StoreError> {
     log(root, repairs, time).map_err(|error| failed(format_args!("writing {LOG}"), &error))?;
     for segment in &plan.segments {
-        if let Some(header) = segment.header.filter(|_| segment.new_head || !segment.cuts.is_empty()) {
+        if let Some(header) =
+            segment.header.filter(|_| segment.new_head || !segment.cuts.is_empty() || segment.cut_end.is_some())
+        {
             let path = segment.path.display();
             rewrite(root, dir, segment, header).map_err(|error| failed(format_args!("repairing {path}"), &error))?;
         }
     }
     if let Some((_, start)) = plan.new_start {
+        let path = dir.join(START);
+        let failed = |error| failed(format_args!("repairing {}", path.display()), &error);
+        let model = fs::metadata(dir).map_err(failed)?;
+        if path.exists() {
+            keep(root, dir, &path).map_err(failed)?;
+        }
         save_start(&RealFs, dir, start)?;
+        own_as(&path, &model).map_err(failed)?;
     }
     Ok(())
 }
@@ -60,12 +70,26 @@ fn rewrite(root: &Path, dir: &Path, plan: &SegmentPlan, header: SegmentHeader) -
         position = cut.to.position;
     }
     copy(&mut from, &mut to, position, plan.end)?;
+    let model = from.metadata()?;
+    to.set_permissions(model.permissions())?;
+    own_as(&temporary, &model)?;
     to.sync_all()?;
     keep(root, dir, &plan.path)?;
-    // Its index tells other positions; it is made anew.
-    remove_if_there(&RealFs, &plan.path.with_extension(INDEX_SUFFIX.trim_start_matches('.')))?;
     fs::rename(&temporary, &plan.path)?;
-    RealFs.sync_dir(dir)
+    RealFs.sync_dir(dir)?;
+    // The index tells other positions, and is made anew. It goes last: when the head is damaged, it has the one copy of the
+    // segment's nonce.
+    remove_if_there(&RealFs, &plan.path.with_extension(INDEX_SUFFIX.trim_start_matches('.')))
+}
+
+/// Gives the file to the owner of the other one: a repair may be run by an administrator, and the server must still be
+/// able to open it.
+fn own_as(path: &Path, model: &fs::Metadata) -> io::Result<()> {
+    let is = fs::metadata(path)?;
+    if (is.uid(), is.gid()) == (model.uid(), model.gid()) {
+        return Ok(());
+    }
+    std::os::unix::fs::chown(path, Some(model.uid()), Some(model.gid()))
 }
 
 fn copy(from: &mut fs::File, to: &mut fs::File, start: u64, end: u64) -> io::Result<()> {

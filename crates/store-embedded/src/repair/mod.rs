@@ -16,9 +16,9 @@ use std::path::{Path, PathBuf};
 use milena_store::{INTERNAL_STREAM, StoreError, TopicInfo};
 
 use crate::catalog::Catalog;
-use crate::folder::{OpenError, lock, read_format};
+use crate::folder::{OpenError, lock, read_format, read_origin};
 use crate::fs::real::RealFs;
-use crate::partition::partition_dir;
+use crate::partition::{Origin, partition_dir};
 use plan::Plan;
 
 /// What a repair did, or would do.
@@ -50,6 +50,12 @@ pub enum RepairKind {
         /// Offset behind the last one.
         to: u64,
     },
+    /// The messages from there on, at the end of the partition, are damaged and are cut off. How many there were is not known;
+    /// their offsets will be given to others.
+    CutEnd {
+        /// First offset.
+        from: u64,
+    },
     /// The head of the segment is written again from its copies.
     Head,
     /// The start of the partition moves up to where its segments begin.
@@ -65,7 +71,7 @@ pub enum RepairKind {
         /// First offset that is there.
         to: u64,
     },
-    /// Nothing can be done: how many messages the newest segment held is not known, and guessing could give the offsets of
+    /// Nothing can be done: where the partition begins or ends is not known, and guessing could give the offsets of
     /// acknowledged messages to others.
     Hopeless,
     /// Nothing is done: it is state of the server, where a missing message changes what those behind it mean. A copy of the
@@ -89,12 +95,20 @@ impl fmt::Display for Repair {
             RepairKind::CutOut { from, to } => {
                 write!(f, "the messages from offset {from} up to {to} are damaged or missing and are cut out")?;
             }
+            RepairKind::CutEnd { from } => {
+                write!(
+                    f,
+                    "the messages from offset {from} on, at the end, are damaged and are cut off; their offsets will be given again"
+                )?;
+            }
             RepairKind::Head => f.write_str("the head of the segment is written again")?,
             RepairKind::MoveStart { from, to } => write!(f, "the first offset moves from {from} to {to}")?,
             RepairKind::NewStart { to } => {
                 write!(f, "the first offset is not known and becomes {to}; deleted messages can come back")?;
             }
-            RepairKind::Hopeless => f.write_str("the newest segment has no head and cannot be repaired")?,
+            RepairKind::Hopeless => {
+                f.write_str("where the partition begins or ends is not known, and it cannot be repaired")?;
+            }
             RepairKind::State => f.write_str("state of the server is damaged, and is only repaired from a backup")?,
         }
         write!(f, " ({})", path.display())
@@ -123,12 +137,13 @@ pub fn repair_data(dir: &Path, execute: bool, time: &str) -> Result<RepairReport
     };
     let mut topics: Vec<TopicInfo> = catalog.topics().collect();
     topics.sort_by_key(|info| info.topic.topic_id());
+    let closed = read_origin(&RealFs, dir, false).map_err(store)? == Origin::Closed;
     let mut report = RepairReport::default();
     for info in topics {
         for partition in 0..info.partitions {
             let id = info.topic.partition(partition);
             let folder = partition_dir(dir, &id);
-            let plan = Plan::of(&folder).map_err(store)?;
+            let plan = Plan::of(&folder, closed).map_err(store)?;
             let mut repairs = plan.repairs(&format!("{id:?}"));
             if info.topic.stream() == INTERNAL_STREAM {
                 repairs.iter_mut().for_each(|repair| repair.kind = RepairKind::State);

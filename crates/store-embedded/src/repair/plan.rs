@@ -11,7 +11,7 @@ use crate::format::{SEGMENT_HEADER_BYTES, SegmentHeader};
 use crate::fs::real::RealFs;
 use crate::fs::{Access, Fs};
 use crate::index::Place;
-use crate::partition::load_start;
+use crate::partition::{START, load_start};
 use crate::scan::{Scanner, Step};
 use crate::segment::{DATA_SUFFIX, ReadHeader, Segment};
 
@@ -20,6 +20,8 @@ pub(super) struct Plan {
     start: PathBuf,
     /// New start, with the old one where it is known.
     pub(super) new_start: Option<(Option<u64>, u64)>,
+    /// True when the start is damaged and there is no segment to tell another one.
+    lost_start: bool,
     pub(super) segments: Vec<SegmentPlan>,
 }
 
@@ -33,6 +35,8 @@ pub(super) struct SegmentPlan {
     pub(super) cuts: Vec<Cut>,
     /// Where the last whole entry ends.
     pub(super) end: u64,
+    /// Offset from which on the end is damaged, of a segment with no other one behind it.
+    pub(super) cut_end: Option<u64>,
 }
 
 /// Bytes that go, and the offsets that a hole takes the place of.
@@ -43,8 +47,9 @@ pub(super) struct Cut {
 }
 
 impl Plan {
-    pub(super) fn of(dir: &Path) -> Result<Self, StoreError> {
-        let mut plan = Self { start: dir.join("start"), new_start: None, segments: Vec::new() };
+    /// `closed` says that the store was closed, so that everything in it was whole.
+    pub(super) fn of(dir: &Path, closed: bool) -> Result<Self, StoreError> {
+        let mut plan = Self { start: dir.join(START), new_start: None, lost_start: false, segments: Vec::new() };
         let items = match RealFs.list(dir) {
             Ok(items) => items,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(plan),
@@ -58,12 +63,15 @@ impl Plan {
             (Ok(start), Some(first)) if first > start.unwrap_or(0) => Some((Some(start.unwrap_or(0)), first)),
             (Ok(_), _) => None,
             (Err(StoreError::Broken { .. }), Some(first)) => Some((None, first)),
+            (Err(StoreError::Broken { .. }), None) => {
+                plan.lost_start = true;
+                None
+            }
             (Err(error), _) => return Err(error),
         };
-        let mut evidence = 0;
         for (number, base) in bases.iter().enumerate() {
             let next = bases.get(number + 1).copied();
-            plan.segments.push(segment(dir, *base, next, &mut evidence)?);
+            plan.segments.push(segment(dir, *base, next, closed)?);
         }
         Ok(plan)
     }
@@ -74,7 +82,8 @@ impl Plan {
             Some(from) => repair(&self.start, RepairKind::MoveStart { from, to }),
             None => repair(&self.start, RepairKind::NewStart { to }),
         });
-        let mut repairs: Vec<Repair> = start.into_iter().collect();
+        let lost = self.lost_start.then(|| repair(&self.start, RepairKind::Hopeless));
+        let mut repairs: Vec<Repair> = start.into_iter().chain(lost).collect();
         for segment in &self.segments {
             if segment.header.is_none() {
                 repairs.push(repair(&segment.path, RepairKind::Hopeless));
@@ -84,13 +93,15 @@ impl Plan {
             for Cut { from, to } in &segment.cuts {
                 repairs.push(repair(&segment.path, RepairKind::CutOut { from: from.offset, to: to.offset }));
             }
+            if let Some(from) = segment.cut_end {
+                repairs.push(repair(&segment.path, RepairKind::CutEnd { from }));
+            }
         }
         repairs
     }
 }
 
-/// `evidence` is the largest durable end that an entry so far names: what lies below it was on the device once.
-fn segment(dir: &Path, base: u64, next: Option<u64>, evidence: &mut u64) -> Result<SegmentPlan, StoreError> {
+fn segment(dir: &Path, base: u64, next: Option<u64>, closed: bool) -> Result<SegmentPlan, StoreError> {
     let segment = Segment::new(0, dir, base, 0);
     let path = segment.path.clone();
     let unreadable = |error: io::Error| failed(format_args!("reading {}", path.display()), &error);
@@ -98,8 +109,9 @@ fn segment(dir: &Path, base: u64, next: Option<u64>, evidence: &mut u64) -> Resu
     let size = file.size().map_err(unreadable)?;
     let first = Place { offset: base, position: SEGMENT_HEADER_BYTES as u64 };
     let Some(ReadHeader { header, is_copy }) = segment.read_header(&RealFs, &*file)? else {
-        let torn = next.is_none() && size <= SEGMENT_HEADER_BYTES as u64;
-        let plan = |header, cuts| SegmentPlan { path: path.clone(), header, new_head: true, cuts, end: first.position };
+        let torn = next.is_none() && Segment::was_never_flushed(&*file, size).map_err(unreadable)?;
+        let end = first.position;
+        let plan = |header, cuts| SegmentPlan { path: path.clone(), header, new_head: true, cuts, end, cut_end: None };
         return Ok(match next {
             // A start removes it by itself.
             None if torn => SegmentPlan { new_head: false, ..plan(Some(SegmentHeader::unmarked(base)), Vec::new()) },
@@ -110,13 +122,18 @@ fn segment(dir: &Path, base: u64, next: Option<u64>, evidence: &mut u64) -> Resu
             }
         });
     };
-    let mut plan =
-        SegmentPlan { path: path.clone(), header: Some(header), new_head: is_copy, cuts: Vec::new(), end: 0 };
-    *evidence = header.durable_end.max(*evidence);
+    let mut plan = SegmentPlan {
+        path: path.clone(),
+        header: Some(header),
+        new_head: is_copy,
+        cuts: Vec::new(),
+        end: 0,
+        cut_end: None,
+    };
     let mut scanner = Scanner::new(&*file, header.nonce, first, size);
     loop {
         match scanner.step().map_err(unreadable)? {
-            Step::Entry { header, .. } => *evidence = header.durable_end.max(*evidence),
+            Step::Entry { .. } => {}
             Step::Bad(from) => match scanner.find_next().map_err(unreadable)? {
                 Some(to) if next.is_none_or(|next| to.offset < next) => {
                     plan.cuts.push(Cut { from, to });
@@ -129,11 +146,13 @@ fn segment(dir: &Path, base: u64, next: Option<u64>, evidence: &mut u64) -> Resu
     }
     let end = scanner.place();
     plan.end = end.position;
-    // Behind the last whole entry of the newest segment only what was flushed is damage; the rest is a torn end, which
-    // the next start cuts off.
-    let known = next.unwrap_or(*evidence);
-    if end.offset < known {
-        plan.cuts.push(Cut { from: end, to: Place { offset: known, position: size } });
+    match next {
+        Some(next) if end.offset < next => {
+            plan.cuts.push(Cut { from: end, to: Place { offset: next, position: size } });
+        }
+        // Unless the store was closed it is a torn end, which the next start cuts off.
+        None if closed && end.position < size => plan.cut_end = Some(end.offset),
+        _ => {}
     }
     Ok(plan)
 }

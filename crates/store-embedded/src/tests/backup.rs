@@ -61,6 +61,15 @@ fn a_copy_taken_while_the_store_is_in_use_opens_with_what_was_acknowledged_befor
     assert_eq!(numbers(&copy, &at, 100), [7]);
 }
 
+/// A check that fails must end the appends beside it.
+struct StopsWhenDropped<'a>(&'a AtomicBool);
+
+impl Drop for StopsWhenDropped<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
 #[test]
 fn copies_taken_under_appends_and_trims_are_whole_logs_of_one_moment() {
     let dir = tempfile::tempdir().unwrap();
@@ -68,6 +77,7 @@ fn copies_taken_under_appends_and_trims_are_whole_logs_of_one_moment() {
     let at = create(&*store, "t");
     let (stop, trimmed) = (AtomicBool::new(false), AtomicU64::new(0));
     std::thread::scope(|scope| {
+        let _stop = StopsWhenDropped(&stop);
         scope.spawn(|| {
             for number in 0.. {
                 append(&*store, &at, number);
@@ -92,7 +102,6 @@ fn copies_taken_under_appends_and_trims_are_whole_logs_of_one_moment() {
             assert!(bounds.start >= before && bounds.end >= end, "{bounds:?}, before: {before}..{end}");
             assert_eq!(numbers(&copy, &at, bounds.start), (bounds.start..bounds.end).collect::<Vec<u64>>());
         }
-        stop.store(true, Ordering::Release);
     });
     assert!(trimmed.load(Ordering::Acquire) > 0);
 }
@@ -115,6 +124,8 @@ fn a_torn_tail_is_cut_off_the_copy_and_damage_is_kept() {
     let mut bytes = std::fs::read(&segments[0]).unwrap();
     bytes[150] ^= 1;
     std::fs::write(&segments[0], &bytes).unwrap();
+    // After a clean stop a torn end would be damage.
+    std::fs::remove_file(dir.path().join("session")).unwrap();
     let (_around, to) = place();
     backup(dir.path(), &to, same).unwrap();
     let problems = check_data(&to).unwrap().problems;
@@ -150,11 +161,33 @@ fn a_copy_never_goes_over_something_and_needs_a_data_folder() {
     let missing = backup(dir.path(), &to, same).unwrap_err();
     assert!(matches!(missing, BackupError::From(OpenError::NoCatalog { .. })), "{missing}");
     drop(open(&config(dir.path())).unwrap());
-    assert_eq!(backup(dir.path(), &to, same).unwrap(), BackupReport::default());
+    // A slash behind the name changes nothing.
+    assert_eq!(backup(dir.path(), &to.join(""), same).unwrap(), BackupReport::default());
     assert!(matches!(backup(dir.path(), &to, same), Err(BackupError::Taken { .. })));
     let half = around.path().join("half.partial");
     std::fs::create_dir(&half).unwrap();
     let taken = backup(dir.path(), &around.path().join("half"), same).unwrap_err();
     assert!(taken.to_string().contains("half.partial"), "{taken}");
     assert!(half.exists());
+}
+
+#[test]
+fn the_damaged_end_of_a_closed_store_is_copied_and_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let store: Arc<dyn Store> = EmbeddedStore::open(&config(dir.path())).unwrap();
+    let at = create(&*store, "t");
+    append(&*store, &at, 0);
+    append(&*store, &at, 1);
+    block_on(store.close()).unwrap();
+    let segment = dir.path().join("1/1/0/00000000000000000000.log");
+    let mut bytes = std::fs::read(&segment).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    std::fs::write(&segment, &bytes).unwrap();
+    let (_around, to) = place();
+    backup(dir.path(), &to, same).unwrap();
+    for folder in [dir.path(), &to] {
+        let report = check_data(folder).unwrap();
+        assert_eq!(report.problems.len(), 1, "{report:?}");
+        assert!(!report.is_sound(), "{report:?}");
+    }
 }

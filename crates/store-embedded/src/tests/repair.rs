@@ -174,6 +174,7 @@ fn a_torn_end_is_left_to_the_next_start_and_state_to_a_backup() {
     let newest = folder.segments().pop().unwrap();
     let bytes = std::fs::read(&newest).unwrap();
     std::fs::write(&newest, &bytes[..bytes.len() - 30]).unwrap();
+    std::fs::remove_file(folder.dir.path().join("session")).unwrap();
     assert_eq!(folder.repair(true), []);
     let folder = Folder::new(INTERNAL_STREAM);
     let first = folder.segments().remove(0);
@@ -181,6 +182,43 @@ fn a_torn_end_is_left_to_the_next_start_and_state_to_a_backup() {
     let damaged = std::fs::read(&first).unwrap();
     assert_eq!(folder.repair(true), [RepairKind::State]);
     assert_eq!(std::fs::read(&first).unwrap(), damaged);
+}
+
+#[test]
+fn the_damaged_end_of_a_closed_store_is_no_torn_one_and_is_cut_off() {
+    let folder = Folder::new("kafka");
+    let newest = folder.segments().pop().unwrap();
+    let size = usize::try_from(std::fs::metadata(&newest).unwrap().len()).unwrap();
+    flip(&newest, size - 3);
+    assert!(!folder.is_sound());
+    assert_eq!(folder.repair(true), [RepairKind::CutEnd { from: 99 }]);
+    assert!(folder.is_sound());
+    assert_eq!(folder.offsets(), (0..99).collect::<Vec<u64>>());
+}
+
+#[test]
+fn a_damaged_start_without_segments_does_not_stop_the_repair_of_others() {
+    let folder = Folder::new("kafka");
+    let first = folder.segments().remove(0);
+    flip(&first, HEAD + 3 * ENTRY + 70);
+    let store = folder.open();
+    let topic = block_on(store.create_topic("kafka", "u", 1, &TopicSettings::default())).unwrap().topic;
+    block_on(store.close()).unwrap();
+    let other = folder.dir.path().join("1").join(topic.topic_id().to_string()).join("0");
+    std::fs::create_dir_all(&other).unwrap();
+    std::fs::write(other.join("start"), "x").unwrap();
+    assert_eq!(folder.repair(true), [RepairKind::CutOut { from: 3, to: 4 }, RepairKind::Hopeless]);
+}
+
+#[test]
+fn a_repaired_file_keeps_its_mode() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = Folder::new("kafka");
+    let first = folder.segments().remove(0);
+    std::fs::set_permissions(&first, PermissionsExt::from_mode(0o640)).unwrap();
+    flip(&first, HEAD + 3 * ENTRY + 70);
+    folder.repair(true);
+    assert_eq!(std::fs::metadata(&first).unwrap().permissions().mode() & 0o777, 0o640);
 }
 
 #[test]
