@@ -3,10 +3,10 @@
 //! - v0: base. v2: flexible.
 //! - Offset -1 is the end of the partition; any other one below 0 or above the end is 1. An offset at or below the start
 //!   changes nothing and is a success. The answer carries the start as it is then.
-//! - It is durable when it is answered. Space is freed as whole segments become free.
+//! - It is durable when it is answered. Space is freed as whole segments become free; on an Iggy server by its own retention.
 //! - Fetches that wait below the new start are woken, and answered with 1.
 //! - Unknown topic or partition 3; a topic of this server's own 17; a topic that is only compacted 44, as in Kafka: its
-//!   records go when newer ones take their place. Where the store can only remove whole segments (Iggy) it is 35.
+//!   records go when newer ones take their place. A store that cannot move a start to any offset: 35; both engines can.
 //! - Left out: the low watermark of replicas. There is one.
 
 use std::sync::Arc;
