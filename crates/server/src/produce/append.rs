@@ -224,7 +224,7 @@ impl Shared {
                 self.metrics.doubled.add(u64::from(copies));
                 partition.saw_end(offset.saturating_add(u64::from(doubt.batch.span.count)));
             }
-            None => partition.table.lock().not_applied(producer_id),
+            None => partition.table.lock().never_landed(producer_id),
         }
         Ok(())
     }

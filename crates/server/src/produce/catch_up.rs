@@ -70,6 +70,11 @@ impl Shared {
             *partition.known.lock() = Known::default();
             below = None;
         }
+        if below.is_some_and(|known| bounds.start > known) {
+            // What producers wrote in between was trimmed before it was read here. Judged by what they wrote before that, their
+            // next batches would leave a gap.
+            partition.table.lock().forget_before(bounds.end);
+        }
         let start = below.map_or(bounds.start, |below| below.clamp(bounds.start, bounds.end));
         if start < bounds.end {
             let limit = TailLimit {
@@ -80,7 +85,7 @@ impl Shared {
             let (unread, now_micros) = (Bounds { start, ..bounds }, wall_clock_micros());
             let tail = read_tail(&*self.store, &partition.at, unread, limit, now_micros).await?;
             self.learn_ids_of(&tail).await?;
-            self.take_in(partition, &tail, below.is_some(), now_micros);
+            self.take_in(partition, &tail, below.map(|_| bounds.end), now_micros);
             self.metrics.tail_reads.add(1);
         }
         partition.known.lock().read_to(bounds.end, as_of);
@@ -96,12 +101,12 @@ impl Shared {
         if self.settings.shared && !ids.is_empty() { self.ids.learn(&ids).await } else { Ok(()) }
     }
 
-    /// `goes_on` is true when all before the tail was known.
-    fn take_in(&self, partition: &Partition, tail: &Tail, goes_on: bool, now_micros: u64) {
+    /// `known` is the end of the tail when all before it was known.
+    fn take_in(&self, partition: &Partition, tail: &Tail, known: Option<u64>, now_micros: u64) {
         let now = Instant::now().into_std();
         let mut table = partition.table.lock();
-        if goes_on && !tail.whole {
-            table.forget_all();
+        if let Some(end) = known.filter(|_| !tail.whole) {
+            table.forget_before(end);
         }
         let (mut producers, mut copies) = (0, 0);
         for piece in tail.pieces.iter().filter(|piece| self.ids.was_given_out(piece.batch.producer_id)) {

@@ -75,6 +75,8 @@ struct Producer {
     epoch: u16,
     runs: Runs,
     doubt: Option<Doubt>,
+    /// Everything but the doubt was forgotten.
+    is_forgotten: bool,
     turn: Turn,
 }
 
@@ -198,6 +200,7 @@ impl Table {
     pub fn landed(&mut self, batch: &Batch, offset: u64, now: Instant) -> u32 {
         let producer = self.touch(batch, now);
         producer.doubt = None;
+        producer.is_forgotten = false;
         producer.replay(batch, offset)
     }
 
@@ -206,6 +209,15 @@ impl Table {
         if let Some(producer) = self.producers.get_mut(&producer_id) {
             producer.doubt = None;
         }
+    }
+
+    /// As [`Table::not_applied`], of a batch that was in doubt. Meanwhile the producer may have gone on elsewhere, so one that was
+    /// to be forgotten is forgotten now: the sequence that was expected here may lie far back.
+    pub fn never_landed(&mut self, producer_id: u64) {
+        if self.producers.get(&producer_id).is_some_and(|producer| producer.is_forgotten) {
+            self.forget(producer_id);
+        }
+        self.not_applied(producer_id);
     }
 
     /// Forgets a producer.
@@ -223,17 +235,35 @@ impl Table {
         }
         let before = self.producers.get(&batch.producer_id).map(|producer| producer.turn.0);
         let producer = self.touch(batch, before.map_or(used_at, |before| before.max(used_at)));
+        producer.is_forgotten = false;
         Read { is_new: before.is_none(), copies: producer.replay(batch, offset) }
     }
 
-    /// Forgets who has nothing on its way to the store: what is known of them is not what the log says.
+    /// Forgets all producers: what is known of them is not what the log says. Of one that has a batch on its way to the store
+    /// that batch is kept.
     pub fn forget_all(&mut self) {
+        self.forget_before(u64::MAX);
+    }
+
+    /// As [`Table::forget_all`], but keeps who has a batch at `end` or behind it: what is known of that one is newer than what
+    /// the log said up to `end`.
+    pub fn forget_before(&mut self, end: u64) {
         let turns = &mut self.turns;
         self.producers.retain(|_, producer| {
-            if producer.doubt.is_none() {
+            let is_newer = producer
+                .runs
+                .iter()
+                .last()
+                .is_some_and(|run| run.first_offset.saturating_add(u64::from(run.span.count)) > end);
+            let is_kept = is_newer || producer.doubt.is_some();
+            if !is_kept {
                 turns.remove(&producer.turn);
             }
-            producer.doubt.is_some()
+            if let Some(doubt) = producer.doubt.filter(|_| !is_newer) {
+                producer.runs = Runs::expecting(doubt.batch.span.first);
+                producer.is_forgotten = true;
+            }
+            is_kept
         });
     }
 
@@ -265,6 +295,7 @@ impl Table {
             epoch: batch.epoch,
             runs: Runs::expecting(batch.span.first),
             doubt: None,
+            is_forgotten: false,
             turn,
         });
         self.turns.remove(&producer.turn);

@@ -171,6 +171,23 @@ async fn records_that_an_engine_lost_may_be_sent_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_producer_whose_records_were_trimmed_before_they_were_read_here_is_accepted_where_it_goes_on() {
+    for left in [0, 5] {
+        let (one, two) = two().await;
+        let (id, other) = (one.producer().await, one.producer().await);
+        one.send(batch(id, 0, 10)).await.unwrap();
+        two.send(batch(id, 10, 490)).await.unwrap();
+        if left > 0 {
+            two.send(batch(other, 0, left)).await.unwrap();
+        }
+        one.store.trim(&one.at, 500).await.unwrap();
+        assert_eq!(one.send(batch(id, 500, 1)).await, Ok(500 + u64::from(left)), "{left} records are left");
+        assert_eq!(one.send(batch(id, 500, 1)).await, Ok(500 + u64::from(left)));
+        assert_eq!(one.send(batch(id, 502, 1)).await, Err(AppendError::OutOfSequence));
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_gateway_that_is_alone_reads_a_log_once_and_one_of_several_only_what_others_append() {
     let (one, two) = two().await;
     let id = one.producer().await;

@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use milena_store::Store;
 use milena_store::testing::Fault;
 use proptest::prelude::*;
 
@@ -30,6 +31,8 @@ enum Step {
     Restart { gateway: usize },
     /// A gateway forgets a partition that it did not need for long.
     Forget { gateway: usize },
+    /// All that waits is delivered through one gateway and all that is stored is trimmed; producers go on through another.
+    Trim { gateway: usize, next: usize },
 }
 
 const FAULTS: [Option<Fault>; 9] = [
@@ -55,7 +58,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         2 => (producer, 0..IN_FLIGHT, gateway.clone())
             .prop_map(|(producer, pick, gateway)| Step::Echo { producer, pick, gateway }),
         1 => gateway.clone().prop_map(|gateway| Step::Restart { gateway }),
-        1 => gateway.prop_map(|gateway| Step::Forget { gateway }),
+        1 => gateway.clone().prop_map(|gateway| Step::Forget { gateway }),
+        1 => (gateway.clone(), gateway).prop_map(|(gateway, next)| Step::Trim { gateway, next }),
     ];
     prop::collection::vec(step, 0..80)
 }
@@ -63,6 +67,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 struct Producer {
     id: u64,
     next: u32,
+    /// First sequence that was not trimmed.
+    first: u32,
     waiting: VecDeque<Batch>,
     acknowledged: Vec<(Batch, u64)>,
 }
@@ -111,6 +117,35 @@ async fn step(gateways: &mut [TestServer], producers: &mut [Producer], step: Ste
         }
         Step::Restart { gateway } => gateways[gateway].restart().await,
         Step::Forget { gateway } => gateways[gateway].forget_partitions(),
+        Step::Trim { gateway, next } => trim(gateways, producers, gateway, next).await,
+    }
+}
+
+/// Of a producer of which nothing is left the order is not kept either, so each stores one batch before it goes on.
+async fn trim(gateways: &mut [TestServer], producers: &mut [Producer], gateway: usize, next: usize) {
+    gateways[gateway].restart().await;
+    for producer in &mut *producers {
+        drain(&gateways[gateway], producer).await;
+    }
+    let at = gateways[gateway].at.clone();
+    let end = gateways[gateway].store.bounds(&at).await.unwrap().end;
+    gateways[gateway].store.trim(&at, end).await.unwrap();
+    for producer in producers {
+        producer.acknowledged.clear();
+        producer.first = producer.next;
+        let batch = producer.batch(1);
+        producer.waiting.push_back(batch);
+        deliver(&gateways[next], producer, 0, true).await;
+        if !producer.waiting.is_empty() {
+            // An append of it hangs there.
+            drain(&gateways[gateway], producer).await;
+        }
+    }
+}
+
+async fn drain(gateway: &TestServer, producer: &mut Producer) {
+    while !producer.waiting.is_empty() {
+        deliver(gateway, producer, 0, true).await;
     }
 }
 
@@ -118,8 +153,13 @@ async fn run(steps: Vec<Step>) {
     let mut gateways = TestServer::several(u16::try_from(GATEWAYS).unwrap()).await;
     let mut producers = Vec::new();
     for gateway in gateways.iter().take(PRODUCERS) {
-        let mut producer =
-            Producer { id: gateway.producer().await, next: 0, waiting: VecDeque::new(), acknowledged: Vec::new() };
+        let mut producer = Producer {
+            id: gateway.producer().await,
+            next: 0,
+            first: 0,
+            waiting: VecDeque::new(),
+            acknowledged: Vec::new(),
+        };
         // A producer of which nothing was ever stored is not known elsewhere, and then its order is not kept.
         let first = producer.batch(1);
         producer.waiting.push_back(first);
@@ -134,21 +174,20 @@ async fn run(steps: Vec<Step>) {
         gateway.restart().await;
     }
     for (number, producer) in producers.iter_mut().enumerate() {
-        while !producer.waiting.is_empty() {
-            deliver(&gateways[number], producer, 0, true).await;
-        }
+        drain(&gateways[number], producer).await;
     }
     check(&gateways[0], &producers).await;
 }
 
 async fn check(gateway: &TestServer, producers: &[Producer]) {
     let log = gateway.log().await;
+    let start = gateway.store.bounds(&gateway.at).await.unwrap().start;
     for producer in producers {
-        let expected: Vec<u32> = (0..producer.next).collect();
+        let expected: Vec<u32> = (producer.first..producer.next).collect();
         assert_eq!(gateway.sequences(producer.id).await, expected, "all of them, once and in order");
         for (batch, offset) in &producer.acknowledged {
             for index in 0..batch.span.count {
-                let place = log[usize::try_from(*offset).unwrap() + index as usize];
+                let place = log[usize::try_from(*offset - start).unwrap() + index as usize];
                 assert_eq!((place.producer_id, place.sequence), (producer.id, batch.span.first + index));
             }
         }
