@@ -31,7 +31,7 @@ impl Inner {
                     take_back(&mut log, &place).await;
                 }
                 if matches!(error, StoreError::Exists { .. }) {
-                    self.adopt(name, &place, &log).await;
+                    self.adopt(name, &place, &mut log).await;
                 }
                 return Err(error.into());
             }
@@ -61,9 +61,16 @@ impl Inner {
         }
     }
 
-    /// Takes a topic into the cache that somebody else created.
-    async fn adopt(&self, name: &str, place: &Place, log: &ConfigLog) {
+    /// Takes a topic into the cache that somebody else created, with the configs that another gateway gave it.
+    async fn adopt(&self, name: &str, place: &Place, log: &mut ConfigLog) {
         if let Ok(Some(info)) = self.store.topic(&place.stream, &place.topic).await {
+            // After the look at the store: its configs were planned before it was there.
+            if let Err(error) = log.follow().await {
+                // Without them its records could be refused as too large; the next refresh shows it.
+                tracing::debug!(topic = %name, %error, "a topic of another gateway is not shown yet");
+                return;
+            }
+            log.bind(std::iter::once(&info.topic));
             let configs = self.configs(&info, log);
             let topic = self.topic(name, &info, configs, false);
             self.cache.write().insert(&topic);

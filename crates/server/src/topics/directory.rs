@@ -236,7 +236,8 @@ impl TopicDirectory {
         to_the_end(async move { inner.grow(&topic, partitions).await }).await
     }
 
-    /// Looks at the store again, and at the configs that other gateways set, for engines on which others change topics too. On a failure what was known stays.
+    /// Looks at the store again, and at the configs that other gateways set, for engines on which others change topics too. On
+    /// a failure what was known stays.
     ///
     /// # Errors
     /// When the store does not answer.
@@ -296,14 +297,15 @@ impl Inner {
 
     pub(super) async fn refresh(&self) -> Result<(), StoreError> {
         let mut log = self.changes.lock().await;
+        // Before the configs: those of a topic are planned before it is created, so that whatever is listed here is shown with
+        // what its creator gave it.
+        let infos = self.store.topics().await?;
         if let Err(error) = log.follow().await {
             match error {
                 StoreError::Broken { .. } => tracing::error!(%error, "configs of another gateway are not seen"),
                 _ => tracing::debug!(%error, "the log of topic configs could not be looked at"),
             }
         }
-        // After the configs, so that no topic is shown without those that its creator gave it.
-        let infos = self.store.topics().await?;
         log.bind(infos.iter().map(|info| &info.topic));
         self.replace(&infos, &log);
         Ok(())

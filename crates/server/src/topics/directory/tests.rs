@@ -24,13 +24,22 @@ struct Flaky {
     next: Arc<parking_lot::Mutex<Option<Mishap>>>,
     listing_fails: Arc<AtomicBool>,
     slow: Arc<AtomicBool>,
+    /// Another gateway that creates the topic `t` right before the topics are listed.
+    rival: Arc<parking_lot::Mutex<Option<TopicDirectory>>>,
     foreign: bool,
 }
 
 impl Flaky {
     fn new() -> Self {
         let memory = MemoryStore::new();
-        Self { memory, next: Arc::default(), listing_fails: Arc::default(), slow: Arc::default(), foreign: false }
+        Self {
+            memory,
+            next: Arc::default(),
+            listing_fails: Arc::default(),
+            slow: Arc::default(),
+            rival: Arc::default(),
+            foreign: false,
+        }
     }
 
     fn again(&self) -> Self {
@@ -73,6 +82,10 @@ impl Layer for Flaky {
             if self.listing_fails.load(Ordering::Relaxed) {
                 return Err(StoreError::Busy { reason: "planned".to_owned() });
             }
+            let rival = self.rival.lock().take();
+            if let Some(rival) = rival {
+                rival.create("t", 1, retention("5")).await?;
+            }
             self.memory.topics().await
         })
     }
@@ -102,6 +115,11 @@ async fn open(store: &Flaky) -> TopicDirectory {
 
 async fn open_with(store: &Flaky, config: &ServerConfig) -> TopicDirectory {
     TopicDirectory::open(Arc::new(Layered(store.again())), config).await.unwrap()
+}
+
+/// Another gateway of the same store.
+async fn open_beside(store: &Flaky) -> TopicDirectory {
+    open_with(store, &ServerConfig { instance_id: 1, ..ServerConfig::default() }).await
 }
 
 fn retention(value: &str) -> Configs {
@@ -215,6 +233,24 @@ async fn a_topic_that_somebody_else_created_exists_and_is_known_from_then_on() {
     assert_eq!(directory.create_topic("t", 1, retention("5")).await.unwrap_err(), TopicError::Exists);
     assert_eq!(directory.by_name("t").unwrap().partitions, 4);
     assert!(open(&store).await.by_name("t").unwrap().config.set.is_empty(), "the plan was taken back");
+}
+
+#[tokio::test]
+async fn a_topic_that_another_gateway_just_created_is_taken_over_with_its_configs() {
+    let store = Flaky::new();
+    let (one, two) = (open(&store).await, open_beside(&store).await);
+    one.create("t", 1, retention("5")).await.unwrap();
+    assert_eq!(two.create_topic("t", 1, Configs::new()).await.unwrap_err(), TopicError::Exists);
+    assert_eq!(two.by_name("t").unwrap().config.set, retention("5"));
+}
+
+#[tokio::test]
+async fn a_topic_is_not_listed_without_the_configs_that_another_gateway_gives_it_meanwhile() {
+    let store = Flaky::new();
+    let (one, two) = (open(&store).await, open_beside(&store).await);
+    *store.rival.lock() = Some(one);
+    two.refresh().await.unwrap();
+    assert_eq!(two.by_name("t").unwrap().config.set, retention("5"));
 }
 
 #[tokio::test]
