@@ -1,9 +1,7 @@
 //! Appends a mapped batch exactly as often as its producer's state asks for, and finds out what became of appends
 //! whose outcome was lost.
 
-use std::future::poll_fn;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
 use milena_records::ProducerSequence;
@@ -14,6 +12,7 @@ use super::Shared;
 use super::dedup::{Batch, Decision, Doubt};
 use super::partition::Partition;
 use super::scan::Scan;
+use super::whole::Whole;
 
 /// First pause between two looks for a lost append, and the longest one.
 const LOOK_PAUSE: Duration = Duration::from_millis(10);
@@ -91,23 +90,12 @@ impl Shared {
         let turn = partition.queue(producer_id).turn();
         let turn = timeout_at(deadline, turn).await.map_err(|_| AppendError::TimedOut)?;
         let shared = Arc::clone(self);
-        let mut work = Box::pin(async move {
+        let work = Whole::new(async move {
             let result = shared.run_turn(&partition, &prepared, &sequence, deadline).await;
             drop(turn);
             result
         });
-        // An engine that does not wait for a device has answered by now, without the cost of another task.
-        if let Poll::Ready(result) = poll_fn(|context| Poll::Ready(work.as_mut().poll(context))).await {
-            return result;
-        }
-        // From here on a task of its own: when the client hangs up, or its time is over, the append still runs to its
-        // verdict and the producer's next batch waits for that instead of guessing.
-        let task = tokio::spawn(work);
-        match timeout_at(deadline, task).await {
-            Ok(Ok(result)) => result,
-            // The task can only fail by a panic inside the engine; the doubt it left is resolved by the next batch.
-            Ok(Err(_)) | Err(_) => Err(AppendError::TimedOut),
-        }
+        timeout_at(deadline, work).await.unwrap_or(Err(AppendError::TimedOut))
     }
 
     async fn run_turn(

@@ -8,6 +8,7 @@
 //! - `partition`: table and lanes of one partition
 //! - `tail`, `catch_up`, `known`: the table from the log, and when it is read again
 //! - `scan`: the search for a lost append
+//! - `whole`: work that runs to its end when nobody waits for it any more
 //! - [`pool`]: reused buffers
 
 use std::collections::HashMap;
@@ -40,6 +41,7 @@ mod tail;
 pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
+mod whole;
 
 pub use append::{AppendError, Prepared, Stored};
 pub use ids::{IdError, Marks, ProducerIds};

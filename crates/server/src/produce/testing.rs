@@ -147,6 +147,9 @@ impl Layer for SlowStore {
     }
 }
 
+/// After it, an append that was begun before has reached the store, with the fault that was planned for it.
+pub(crate) const FIRST_IS_UNDER_WAY: Duration = Duration::from_millis(2);
+
 /// A batch of epoch 0.
 pub(crate) fn batch(producer_id: u64, first: u32, count: u32) -> Batch {
     Batch { producer_id, epoch: 0, span: Span { first, count } }

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use milena_store::Store;
 use milena_store::testing::Fault;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use crate::produce::append::AppendError;
 use crate::produce::dedup::Batch;
-use crate::produce::testing::{TestServer, batch, plain, prepared};
+use crate::produce::testing::{FIRST_IS_UNDER_WAY, TestServer, batch, plain, prepared};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -81,6 +81,7 @@ async fn a_doubt_closes_the_partition_to_its_producer_only() {
     let (lost, other) = (server.producer().await, server.producer().await);
     server.store.plan(Fault::InDoubtLost);
     let (first, (second, waited)) = tokio::join!(server.send(batch(lost, 0, 1)), async {
+        sleep(FIRST_IS_UNDER_WAY).await;
         let begun = Instant::now();
         (server.send(batch(other, 0, 1)).await, begun.elapsed())
     });

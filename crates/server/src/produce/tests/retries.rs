@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use crate::produce::append::AppendError;
 use crate::produce::dedup::Batch;
-use crate::produce::testing::{TestServer, batch, plain, prepared, settings};
+use crate::produce::testing::{FIRST_IS_UNDER_WAY, TestServer, batch, plain, prepared, settings};
 use milena_store::testing::Fault;
 use milena_store::{Store, StoreError};
 
@@ -142,6 +142,7 @@ async fn producers_do_not_wait_for_one_another() {
     let (stuck, free) = (server.producer().await, server.producer().await);
     server.store.plan(Fault::Hangs { applied: false });
     let (first, second) = tokio::join!(server.send_within(batch(stuck, 0, 1), Duration::from_secs(5)), async {
+        sleep(FIRST_IS_UNDER_WAY).await;
         let begun = Instant::now();
         let answer = server.send(batch(free, 0, 1)).await;
         (answer, begun.elapsed())
