@@ -9,123 +9,19 @@
     reason = "test code"
 )]
 
+mod both_kit;
 mod common;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
+use both_kit::{Both, fetch, name, records};
 use bytes::Bytes;
-use common::{client_of, config, id};
+use common::id;
 use iggy::prelude::*;
-use milena_iggy_door::Door;
-use milena_records::Codec;
-use milena_records::client::{Record, build_batch, read_record_set};
-use milena_testkit::{RawClient, TestServer};
-use milena_wire::kafka_protocol::messages::create_topics_request::CreatableTopic;
+use milena_records::client::Record;
 use milena_wire::kafka_protocol::messages::delete_topics_request::DeleteTopicState;
-use milena_wire::kafka_protocol::messages::fetch_request::{FetchPartition, FetchTopic};
-use milena_wire::kafka_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
-use milena_wire::kafka_protocol::messages::{
-    CreateTopicsRequest, DeleteTopicsRequest, FetchRequest, FetchResponse, MetadataRequest, ProduceRequest, TopicName,
-};
-use milena_wire::kafka_protocol::protocol::StrBytes;
-
-struct Both {
-    server: TestServer,
-    door: Door,
-    kafka: RawClient,
-    iggy: TcpClient,
-}
-
-impl Both {
-    async fn start() -> Self {
-        let server = TestServer::builder().in_folder().only("the door is in front of the embedded store").start().await;
-        Self::over(server).await
-    }
-
-    async fn over(server: TestServer) -> Self {
-        let broker = server.server().broker();
-        let (store, memory) = (Arc::clone(&broker.store), Arc::clone(&broker.memory));
-        let door = Box::pin(Door::open(config(), store, Arc::new(broker.topics.clone()), memory)).await.unwrap();
-        let kafka = server.client().await;
-        let iggy = client_of(door.address()).await;
-        Self { server, door, kafka, iggy }
-    }
-
-    async fn restart(self) -> Self {
-        self.iggy.disconnect().await.unwrap();
-        self.door.shutdown().await;
-        Self::over(self.server.restart().await).await
-    }
-
-    /// Names and partitions of the topics that Kafka clients see.
-    async fn kafka_topics(&mut self) -> Vec<(String, usize)> {
-        let answer = self.kafka.request(9, &MetadataRequest::default().with_topics(None)).await;
-        let name = |name: Option<TopicName>| name.unwrap().0.to_string();
-        answer.topics.into_iter().map(|topic| (name(topic.name), topic.partitions.len())).collect()
-    }
-
-    async fn create_by_iggy(&self, stream: &str, topic: &str, partitions: u32) {
-        if self.iggy.get_stream(&id(stream)).await.unwrap().is_none() {
-            self.iggy.create_stream(stream).await.unwrap();
-        }
-        let options = TopicCreateOptions { partitions_count: Some(partitions), ..TopicCreateOptions::default() };
-        self.iggy.create_topic(&id(stream), topic, &options).await.unwrap();
-    }
-
-    async fn create_by_kafka(&mut self, topic: &str) {
-        let topic = CreatableTopic::default().with_name(name(topic)).with_num_partitions(2).with_replication_factor(1);
-        let request = CreateTopicsRequest::default().with_topics(vec![topic]).with_timeout_ms(10_000);
-        assert_eq!(self.kafka.request(5, &request).await.topics[0].error_code, 0);
-    }
-
-    async fn produce(&mut self, topic: &str, records: &[Record]) -> i64 {
-        let batch = build_batch(records, Codec::None, None);
-        let data = PartitionProduceData::default().with_index(0).with_records(Some(Bytes::from(batch)));
-        let data = TopicProduceData::default().with_name(name(topic)).with_partition_data(vec![data]);
-        let request = ProduceRequest::default().with_acks(-1).with_timeout_ms(10_000).with_topic_data(vec![data]);
-        let answer = self.kafka.request(9, &request).await.responses.remove(0).partition_responses.remove(0);
-        assert_eq!(answer.error_code, 0);
-        answer.base_offset
-    }
-
-    async fn fetch(&mut self, topic: &str, offset: i64) -> Vec<Record> {
-        let answer = self.kafka.request(12, &fetch(topic, offset, 0)).await;
-        records(&answer)
-    }
-
-    async fn send(&self, topic: &str, message: IggyMessage) -> u64 {
-        let to = Partitioning::partition_id(0);
-        let sent = self.iggy.send_messages(&id("kafka"), &id(topic), &to, &mut [message]).await.unwrap();
-        sent.confirmations[0].base_offset
-    }
-
-    async fn poll(&self, topic: &str) -> Vec<IggyMessage> {
-        let consumer = Consumer::new(Identifier::numeric(1).unwrap());
-        let strategy = PollingStrategy::first();
-        let polled = self.iggy.poll_messages(&id("kafka"), &id(topic), Some(0), &consumer, &strategy, 100, false).await;
-        polled.unwrap().messages
-    }
-}
-
-fn name(name: &str) -> TopicName {
-    TopicName(StrBytes::from_string(name.to_owned()))
-}
-
-fn fetch(topic: &str, offset: i64, max_wait_ms: i32) -> FetchRequest {
-    let partition =
-        FetchPartition::default().with_partition(0).with_fetch_offset(offset).with_partition_max_bytes(1 << 20);
-    let topic = FetchTopic::default().with_topic(name(topic)).with_partitions(vec![partition]);
-    let request = FetchRequest::default().with_max_wait_ms(max_wait_ms).with_min_bytes(1).with_max_bytes(50 << 20);
-    request.with_topics(vec![topic])
-}
-
-fn records(answer: &FetchResponse) -> Vec<Record> {
-    let partition = &answer.responses[0].partitions[0];
-    assert_eq!(partition.error_code, 0);
-    read_record_set(partition.records.as_ref().unwrap(), 1 << 20).unwrap()
-}
+use milena_wire::kafka_protocol::messages::{DeleteTopicsRequest, FetchRequest};
 
 fn raw(text: &str) -> (HeaderKey, HeaderValue) {
     let (key, value) = text.split_once('=').unwrap();
