@@ -28,13 +28,17 @@ use crate::service::Service;
 
 pub(crate) use session::{Login, login, logout};
 
-/// Runs what handlers read by themselves: the start of a send, the options of a topic, the credentials of a login.
+/// Runs what handlers read by themselves: the options of a topic, the credentials of a login.
 pub(crate) fn fuzz_body(body: &[u8]) {
-    let _ = messages::split(body);
     let _ = session::split_password(body);
     if let Ok(options) = iggy_binary_protocol::WireOptions::from_slice(body) {
         let _ = options::settings(&options, 3);
     }
+}
+
+/// The batch in the body of a send.
+pub(crate) fn fuzz_split(body: &[u8]) -> Option<&[u8]> {
+    messages::split(body).ok().map(|(_, batch)| batch)
 }
 
 /// Who asks.
