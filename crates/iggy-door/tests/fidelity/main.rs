@@ -24,7 +24,7 @@ use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use iggy_binary_protocol::consensus::HEADER_SIZE;
 use milena_iggy_door::fuzzing::frame;
@@ -122,23 +122,46 @@ fn the_documentation_lists_what_is_accepted_and_nothing_else() {
     assert_eq!(Accepted::read(&list).reasons(), rows);
 }
 
+/// How long requests are changed, beyond the one round that every run has.
+fn fuzz_time() -> Duration {
+    std::env::var("TEST_FUZZ_SECONDS").map_or(Duration::ZERO, |seconds| Duration::from_secs(seconds.parse().unwrap()))
+}
+
 #[test]
 fn requests_of_the_script_panic_nowhere_when_they_are_cut_or_changed() {
+    let bodies: Vec<_> = script()
+        .into_iter()
+        .filter_map(|step| if let Body::Bytes(body) = step.body { Some(body) } else { None })
+        .collect();
+    let requests: Vec<_> = bodies.iter().map(|body| [&[0; HEADER_SIZE], body.as_slice()].concat()).collect();
     let mut noise = StdRng::seed_from_u64(3);
-    for step in script() {
-        let Body::Bytes(body) = &step.body else { continue };
-        let request = [&[0; HEADER_SIZE], body.as_slice()].concat();
-        frame(&request);
-        for _ in 0..if request.len() < 4_096 { 100 } else { 2 } {
-            let mut changed = request.clone();
-            for _ in 0..noise.random_range(1..5) {
-                let at = noise.random_range(HEADER_SIZE..=body.len() + HEADER_SIZE);
-                match changed.get_mut(at) {
-                    Some(byte) => *byte = noise.random(),
-                    None => changed.truncate(at - 1),
-                }
+    let (began, mut count) = (Instant::now(), 0u64);
+    loop {
+        for request in &requests {
+            frame(request);
+            for _ in 0..if request.len() < 4_096 { 100 } else { 2 } {
+                frame(&changed(&mut noise, request));
+                count += 1;
             }
-            frame(&changed);
+        }
+        if began.elapsed() >= fuzz_time() {
+            break;
         }
     }
+    eprintln!("{count} changed requests");
+}
+
+/// Other bytes and other sizes behind the header, and an end that is missing.
+fn changed(noise: &mut StdRng, request: &[u8]) -> Vec<u8> {
+    let mut bytes = request.to_vec();
+    for _ in 0..noise.random_range(1..5) {
+        let at = noise.random_range(HEADER_SIZE..=request.len());
+        let size = [0, 1, 255, 256, u32::MAX, u32::try_from(request.len()).unwrap()][noise.random_range(0..6)];
+        match (noise.random_range(0..4), bytes.get_mut(at..)) {
+            (0, Some([a, b, c, d, ..])) => [*a, *b, *c, *d] = size.to_le_bytes(),
+            (_, Some([byte, ..])) => *byte = noise.random(),
+            _ => bytes.truncate(at.saturating_sub(1).max(HEADER_SIZE)),
+        }
+    }
+    bytes
 }
