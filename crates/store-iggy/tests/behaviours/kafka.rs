@@ -148,7 +148,8 @@ pub(crate) async fn read_partition(client: &mut RawClient, partition: i32) -> Ve
     while next < end {
         assert!(started.elapsed() < milena_testkit::SOON, "{next} of {end} were read");
         let data = fetch_partition(client, partition, next, 500).await;
-        assert_eq!(data.error_code, 0);
+        let bounds = (data.log_start_offset, data.high_watermark);
+        assert_eq!(data.error_code, 0, "partition {partition} at {next} of {end}, which has {bounds:?}");
         let records = records_of(&data);
         next = records.last().map_or(next, |last| last.offset + 1);
         all.extend(records);
