@@ -88,11 +88,18 @@ impl Marks for LogMarks {
             loop {
                 let mut ends = HashMap::new();
                 let mut unread = None;
-                let followed = reader.follow(|event| take(&mut ends, &mut unread, event)).await;
+                // It moves on with what could be read only. Else the next call would find nothing new, and take ids for made up
+                // that somebody gave out.
+                let mut ahead = reader.clone();
+                let followed = ahead.follow(|event| take(&mut ends, &mut unread, event)).await;
                 rounds += 1;
                 match followed {
                     Ok(false) => return Ok(None),
-                    Ok(true) => return check(unread).map(|()| Some(ends)),
+                    Ok(true) => {
+                        check(unread)?;
+                        *reader = ahead;
+                        return Ok(Some(ends));
+                    }
                     // The log may have been trimmed while it was read.
                     Err(StoreError::OutOfRange { .. } | StoreError::Broken { .. }) if rounds < FOLLOW_ROUNDS_MAX => {}
                     Err(error) => return Err(error),
@@ -224,6 +231,21 @@ mod tests {
         two.learn(&[first]).await.unwrap();
         assert!(one.was_given_out(second) && two.was_given_out(first));
         assert_eq!(store.bounds(marks.log.lock().await.partition()).await.unwrap().end, end);
+    }
+
+    #[tokio::test]
+    async fn a_record_that_cannot_be_read_is_an_error_for_as_long_as_it_is_there() {
+        let store = MemoryStore::new();
+        let marks = LogMarks::open(Arc::new(store.clone()), 3).await.unwrap();
+        let two = LogMarks::open(Arc::new(store.clone()), 2).await.unwrap();
+        two.log.lock().await.append(vec![VERSION + 1; 11]).await.unwrap();
+        for _ in 0..2 {
+            assert!(matches!(marks.follow().await, Err(StoreError::Broken { .. })));
+        }
+        let ids = ProducerIds::open(3, Box::new(marks)).await.unwrap();
+        for _ in 0..2 {
+            assert!(ids.learn(&[2 << 47]).await.is_err(), "it may be one that was given out");
+        }
     }
 
     #[tokio::test]
