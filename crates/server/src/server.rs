@@ -117,6 +117,7 @@ impl Server {
         }
         if let Some(gateways) = &gateways {
             tokio::spawn(stop_when_displaced(gateways.displaced(), Arc::clone(&broker)));
+            tokio::spawn(gateways.named_while_serving(Arc::clone(&broker.lifecycle)));
         }
         tracing::info!(cluster = broker.cluster_id, node = broker.node_id(), "serving");
         Ok(Self { broker, addresses, accepting, gateways })

@@ -19,6 +19,7 @@ use gateways_kit::{Gateway, LEASE, TAKEN_OVER, agreed, member};
 use groups_kit::{Member, codes, commits, create, fetch, join_request, offsets};
 use milena_server::StartError;
 use milena_server::gateways::JoinError;
+use milena_server::lifecycle::Phase;
 use milena_store::Store;
 use milena_store::testing::MemoryStore;
 use milena_store_embedded::{EmbeddedConfig, EmbeddedStore};
@@ -27,6 +28,20 @@ use tokio::time::{Instant, sleep, timeout};
 
 fn memory() -> Arc<dyn Store> {
     Arc::new(MemoryStore::new())
+}
+
+#[tokio::test]
+async fn a_gateway_that_drains_is_named_no_longer() {
+    let store = memory();
+    let (one, two) = (Gateway::start(&store, 1).await, Gateway::start(&store, 2).await);
+    for (brokers, phase) in [(2, Phase::Serving), (1, Phase::Draining)] {
+        two.server.broker().lifecycle.advance(phase);
+        let since = Instant::now();
+        while one.metadata().await.brokers.len() != brokers {
+            assert!(since.elapsed() < TAKEN_OVER, "{brokers} brokers");
+            sleep(Duration::from_millis(20)).await;
+        }
+    }
 }
 
 /// Two members, each of which was sent to the coordinator by another gateway, share two partitions.

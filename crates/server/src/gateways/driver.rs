@@ -74,6 +74,8 @@ impl Driver {
     /// Goes on until this gateway leaves or is displaced.
     pub(super) async fn run(mut self) {
         loop {
+            let serves = self.shared.serves();
+            self.machine.serve(serves, self.now());
             match self.round().await {
                 Err(error) if is_lost(&error) => return self.lose(&error),
                 result => self.note(result),
@@ -92,6 +94,7 @@ impl Driver {
             let until = self.machine.mandate(now).map_or(look, |(_, until)| until.min(look));
             tokio::select! {
                 () = sleep_until(self.origin + until) => {}
+                () = self.shared.serves_other_than(serves) => {}
                 () = self.shared.left() => {}
             }
         }

@@ -71,6 +71,8 @@ pub(super) struct Machine {
     holds_until: Duration,
     /// The last beat of whoever has our number, and how many came since we look.
     rival: Option<(u64, u32)>,
+    /// Clients may be sent here.
+    serves: bool,
     leaving: bool,
 }
 
@@ -85,6 +87,7 @@ impl Machine {
             next_beat: now,
             holds_until: Duration::ZERO,
             rival: None,
+            serves: false,
             leaving: false,
         }
     }
@@ -149,6 +152,14 @@ impl Machine {
         now.saturating_sub(since) >= self.me.lease
     }
 
+    /// Says from now on whether clients may be sent here. Lease and number do not depend on it.
+    pub(super) fn serve(&mut self, serves: bool, now: Duration) {
+        if self.serves != serves {
+            self.serves = serves;
+            self.next_beat = now;
+        }
+    }
+
     /// From now on groups are no longer coordinated here, and the next beat says farewell.
     pub(super) fn leave(&mut self, now: Duration) {
         self.leaving = true;
@@ -189,7 +200,7 @@ impl Machine {
             instance: self.me.instance,
             incarnation: self.me.incarnation,
             seq: self.next_seq,
-            endpoints: self.me.endpoints.clone(),
+            endpoints: if self.serves { self.me.endpoints.clone() } else { Vec::new() },
             takes,
             lease,
             leaves: self.leaving,

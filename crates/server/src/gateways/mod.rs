@@ -30,6 +30,7 @@ use tokio::time::timeout;
 
 use crate::config::{ConfigError, ServerConfig};
 use crate::groups::{Coordinators, Endpoint};
+use crate::lifecycle::{Lifecycle, Phase};
 use crate::listener::Bound;
 use driver::Driver;
 use machine::{Me, Standing};
@@ -132,11 +133,23 @@ impl Gateways {
         match driver.join().await? {
             Standing::Refused(other) => {
                 let at = other.endpoints.first();
-                let at = at.map_or_else(String::new, |at| format!("{}:{}", at.host, at.port));
+                let at = at
+                    .map_or_else(|| "which serves no clients now".to_owned(), |at| format!("{}:{}", at.host, at.port));
                 Err(JoinError::Taken { instance, at })
             }
             Standing::Crowded => Err(JoinError::Crowded),
             _ => Ok(Self { shared, task: tokio::spawn(driver.run()) }),
+        }
+    }
+
+    /// Tells the others where clients reach this gateway, until it drains: one that has not begun to answer, or no longer does,
+    /// must not be named as a leader. Meanwhile it keeps its number and its lease.
+    pub(crate) fn named_while_serving(&self, lifecycle: Arc<Lifecycle>) -> impl Future<Output = ()> + Send + 'static {
+        let shared = Arc::clone(&self.shared);
+        async move {
+            shared.serve(true);
+            lifecycle.reached(Phase::Draining).await;
+            shared.serve(false);
         }
     }
 
@@ -205,6 +218,26 @@ mod tests {
         store.plan(Fault::Busy);
         store.plan(Fault::InDoubtLost);
         assert!(join(Arc::new(store)).await.is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn others_are_told_where_clients_reach_a_gateway_while_it_serves_and_not_before_or_after() {
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+        let one = join(Arc::clone(&store)).await.unwrap();
+        let config = ServerConfig { instance_id: 1, ..ServerConfig::default() };
+        let listeners = [Bound::advertising("kafka.example", 19_092)];
+        let two = Gateways::join(&ClusterSettings::default(), &config, &listeners, store).await.unwrap();
+        // Less than the time between beats, but looks at the log come in between.
+        let named = || async {
+            tokio::time::sleep(Duration::from_millis(2_500)).await;
+            one.coordinators().others().iter().map(|node| node.endpoints.len()).collect::<Vec<_>>()
+        };
+        assert_eq!(named().await, [0]);
+        let lifecycle = Arc::new(Lifecycle::default());
+        tokio::spawn(two.named_while_serving(Arc::clone(&lifecycle)));
+        assert_eq!(named().await, [1]);
+        lifecycle.advance(Phase::Draining);
+        assert_eq!(named().await, [0]);
     }
 
     #[tokio::test(start_paused = true)]

@@ -24,7 +24,7 @@ pub struct Beat {
     pub incarnation: Incarnation,
     /// Counts the beats of one incarnation, so that it recognises its own when it reads them.
     pub seq: u64,
-    /// Where clients reach it.
+    /// Where clients reach it; nothing while it does not serve them.
     pub endpoints: Vec<Endpoint>,
     /// Takes the number from another incarnation whose last beat has this offset, if it still is the last one.
     pub takes: Option<u64>,

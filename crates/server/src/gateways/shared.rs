@@ -26,6 +26,7 @@ pub(super) struct Shared {
     now: RwLock<Published>,
     mandate: watch::Sender<bool>,
     standing: watch::Sender<Standing>,
+    serving: watch::Sender<bool>,
     leaving: watch::Sender<bool>,
 }
 
@@ -36,6 +37,7 @@ impl Shared {
             now: RwLock::new(published),
             mandate: watch::Sender::new(false),
             standing: watch::Sender::new(Standing::Waiting),
+            serving: watch::Sender::new(false),
             leaving: watch::Sender::new(false),
         }
     }
@@ -54,6 +56,19 @@ impl Shared {
             *before = standing;
             changed
         });
+    }
+
+    pub(super) fn serve(&self, serves: bool) {
+        self.serving.send_replace(serves);
+    }
+
+    pub(super) fn serves(&self) -> bool {
+        *self.serving.borrow()
+    }
+
+    /// Resolves when it is no longer so that this gateway serves, or does not.
+    pub(super) async fn serves_other_than(&self, serves: bool) {
+        let _ = self.serving.subscribe().wait_for(|now| *now != serves).await;
     }
 
     pub(super) fn leave(&self) {
