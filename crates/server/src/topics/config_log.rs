@@ -85,8 +85,12 @@ impl ConfigTable {
     }
 
     /// Keeps what belongs to `topics` only, and binds plans to topics that have no configs of their own. Plans without a topic
-    /// are kept if asked: another gateway may be about to create it.
-    pub(super) fn reconcile<'a>(&mut self, topics: impl Iterator<Item = &'a TopicRef>, keeps_plans: bool) {
+    /// are kept if asked: another gateway may be about to create it. Answers the places of those that are not.
+    pub(super) fn reconcile<'a>(
+        &mut self,
+        topics: impl Iterator<Item = &'a TopicRef>,
+        keeps_plans: bool,
+    ) -> Vec<Place> {
         let mut kept = HashMap::new();
         for topic in topics {
             self.bind(topic);
@@ -96,9 +100,7 @@ impl ConfigTable {
             }
         }
         self.set = kept;
-        if !keeps_plans {
-            self.planned.clear();
-        }
+        if keeps_plans { Vec::new() } else { self.planned.drain().map(|(place, _)| place).collect() }
     }
 
     /// Gives a topic the configs that were planned for its place, unless it has some.
@@ -200,8 +202,19 @@ impl ConfigLog {
 
     /// Forgets what belongs to no topic, and binds what was planned. The log follows with the next snapshot; until
     /// then every start comes to the same result.
+    ///
+    /// But plans are taken back in the log too. It is read again as soon as another gateway writes to it, and by then a plan may
+    /// be one of theirs, so it would be kept, and become the configs of a topic that somebody creates much later.
     pub(super) async fn reconcile<'a>(&mut self, topics: impl Iterator<Item = &'a TopicRef>, keeps_plans: bool) {
-        self.table.reconcile(topics, keeps_plans);
+        let topics: Vec<_> = topics.collect();
+        for Place { stream, topic } in self.table.reconcile(topics.iter().copied(), keeps_plans) {
+            if let Err(error) = self.write(Record::Plan { stream, topic, configs: Configs::new() }).await {
+                tracing::warn!(%error, "the plan of a topic that was never created stays behind");
+                break;
+            }
+        }
+        // The log may have been read again meanwhile.
+        self.bind(topics.into_iter());
         self.snapshot_if_due().await;
     }
 
@@ -416,6 +429,21 @@ mod tests {
         let created = topic("t", 1);
         table.reconcile([&created].into_iter(), true);
         assert_eq!(table.get(&created), Some(&configs("1")));
+    }
+
+    #[tokio::test]
+    async fn a_plan_whose_creator_crashed_does_not_come_back_when_another_gateway_writes() {
+        let store = MemoryStore::new();
+        open(&store).await.write(plan("t", configs("1"))).await.unwrap();
+        let mut one = open(&store).await;
+        one.reconcile([].into_iter(), false).await;
+        let mut two = ConfigLog::open(Arc::new(store.again()), 1).await.unwrap();
+        two.write(set(&topic("u", 2), configs("2"))).await.unwrap();
+        one.follow().await.unwrap();
+        let created = topic("t", 1);
+        one.bind([&created].into_iter());
+        assert_eq!(one.table().get(&created), None);
+        assert_eq!(one.table().get(&topic("u", 2)), Some(&configs("2")));
     }
 
     #[tokio::test]
