@@ -72,7 +72,7 @@ impl Shared {
         deadline: Instant,
     ) -> Result<Stored, AppendError> {
         let partition = self.partition(at);
-        partition.open(&*self.store).await?;
+        timeout_at(deadline, partition.open(&*self.store)).await.map_err(|_| AppendError::TimedOut)??;
         match prepared.sequence {
             Some(sequence) => self.append_once(partition, prepared, sequence, deadline).await,
             None => self.append_plain(&partition, &prepared, deadline).await,

@@ -82,6 +82,8 @@ impl Shared {
                 bytes: self.settings.tail_bytes,
                 age: self.settings.expiration,
             };
+            // It is never closed.
+            let _place = self.tails.acquire().await.ok();
             let (unread, now_micros) = (Bounds { start, ..bounds }, wall_clock_micros());
             let tail = read_tail(&*self.store, &partition.at, unread, limit, now_micros).await?;
             self.learn_ids_of(&tail).await?;

@@ -61,6 +61,10 @@ use prepare::{MapLimits, Mapper};
 /// again.
 const LEARN_TIME_MAX: Duration = Duration::from_secs(5);
 
+/// Partitions whose tails are read at a time. When a gateway takes over those of another one, many are asked for at once, and
+/// each may hold some 15 MiB of what it read. Passed: they are read one after the other.
+const TAIL_READS_MAX: usize = 8;
+
 /// Partitions from which on those without producers are looked for.
 const SWEEP_FROM: usize = 1_024;
 
@@ -132,6 +136,8 @@ pub(crate) struct Shared {
     pool: FramePool,
     /// Places for mapping at a time.
     mappers: Arc<Semaphore>,
+    /// Places for reading tails.
+    tails: Semaphore,
     /// Bytes of frames that may wait for the store after having been mapped elsewhere.
     frames: Arc<Semaphore>,
     frames_max: usize,
@@ -170,6 +176,7 @@ impl Produce {
         let processors = std::thread::available_parallelism().map_or(2, NonZero::get);
         let shared = Shared {
             mappers: Arc::new(Semaphore::new(processors)),
+            tails: Semaphore::new(TAIL_READS_MAX),
             frames: Arc::new(Semaphore::new(frames_max)),
             frames_max,
             store,

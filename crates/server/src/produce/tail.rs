@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use milena_records::ProducerSequence;
 use milena_store::frame::Frames;
-use milena_store::{Bounds, Entry, PartitionRef, ReadLimit, Store, StoreError};
+use milena_store::{Bounds, PartitionRef, ReadLimit, Store, StoreError};
 
 use super::dedup::Batch;
 use super::sequence::Span;
@@ -71,7 +71,7 @@ pub(super) async fn read_tail(
         bytes = bytes.saturating_add(window.bytes);
         until = window.first;
         outdated = window.append_time_micros < oldest_micros;
-        windows.push(window.pieces());
+        windows.push(window.pieces);
         // The next window doubles, but asks for no more than the bytes that are left should hold.
         let average = (bytes as u64 / messages.max(1)).max(1);
         want = messages.min((limit.bytes.saturating_sub(bytes)) as u64 / average).max(1);
@@ -81,22 +81,21 @@ pub(super) async fn read_tail(
 }
 
 struct Window {
-    entries: Vec<Entry>,
-    until: u64,
+    pieces: Vec<Piece>,
     first: u64,
     bytes: usize,
     append_time_micros: u64,
 }
 
-/// Reads the entries that hold `range`; `None` when they are damaged, or more than `bytes_max`.
+/// Reads the entries that hold `range`; `None` when they are damaged, or more than `bytes_max`. Their frames are let go of as
+/// they are read: many partitions may be read at a time.
 async fn read_window(
     store: &dyn Store,
     at: &PartitionRef,
     range: std::ops::Range<u64>,
     bytes_max: usize,
 ) -> Result<Option<Window>, StoreError> {
-    let mut window =
-        Window { entries: Vec::new(), until: range.end, first: range.start, bytes: 0, append_time_micros: u64::MAX };
+    let mut window = Window { pieces: Vec::new(), first: range.start, bytes: 0, append_time_micros: u64::MAX };
     let mut next = range.start;
     while next < range.end {
         let limit = ReadLimit { bytes: bytes_max.saturating_sub(window.bytes).min(1 << 20), at_least_one: true };
@@ -112,7 +111,11 @@ async fn read_window(
             window.bytes = window.bytes.saturating_add(entry.frames.len());
             window.append_time_micros = window.append_time_micros.min(entry.append_time_micros);
             next = next.max(entry.base_offset.saturating_add(u64::from(entry.count)));
-            window.entries.push(entry);
+            for (offset, frame) in (entry.base_offset..range.end).zip(Frames::new(&entry.frames)) {
+                if let Some(place) = ProducerSequence::from_message_id(frame.id) {
+                    note(&mut window.pieces, place, offset, entry.append_time_micros);
+                }
+            }
         }
         // One entry is taken whatever its size, or a partition of large batches would never be read.
         if window.bytes > bytes_max && next < range.end {
@@ -120,20 +123,6 @@ async fn read_window(
         }
     }
     Ok(Some(window))
-}
-
-impl Window {
-    fn pieces(self) -> Vec<Piece> {
-        let mut pieces: Vec<Piece> = Vec::new();
-        for entry in &self.entries {
-            for (offset, frame) in (entry.base_offset..self.until).zip(Frames::new(&entry.frames)) {
-                if let Some(place) = ProducerSequence::from_message_id(frame.id) {
-                    note(&mut pieces, place, offset, entry.append_time_micros);
-                }
-            }
-        }
-        pieces
-    }
 }
 
 fn note(pieces: &mut Vec<Piece>, place: ProducerSequence, offset: u64, append_time_micros: u64) {

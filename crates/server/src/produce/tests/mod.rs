@@ -8,3 +8,4 @@ mod phantoms;
 mod requests;
 mod restarts;
 mod retries;
+mod slow;
