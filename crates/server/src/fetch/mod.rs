@@ -27,7 +27,6 @@ pub(crate) mod testing;
 pub mod want;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use milena_store::GrowthWatcher;
@@ -46,8 +45,6 @@ pub struct Fetches {
     pub buffers: Arc<arena::BufferPool>,
     /// Room for answers that are not read yet: as much as requests in flight may take.
     pub room: room::Room,
-    /// Fetches without a session so far.
-    turns: AtomicUsize,
     started: Instant,
 }
 
@@ -60,14 +57,8 @@ impl Fetches {
             sessions: Sessions::new(limits.fetch_sessions, limits.fetch_session_partitions),
             buffers: Arc::new(arena::BufferPool::default()),
             room: room::Room::new(limits.in_flight_bytes),
-            turns: AtomicUsize::new(0),
             started: Instant::now(),
         }
-    }
-
-    /// Which of its partitions, counted round and round, a fetch without a session reads first: another one each time.
-    pub fn next_turn(&self) -> usize {
-        self.turns.fetch_add(1, Ordering::Relaxed)
     }
 
     /// What the store tells of growth and deletion; without it parked fetches only end at their deadline.

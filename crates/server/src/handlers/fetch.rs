@@ -6,7 +6,7 @@
 //!   a deleted topic and shutdown answer at once; a client that is gone is not waited for.
 //! - `max_bytes` (at most `fetch_response_bytes`) and `partition_max_bytes` cut at a record; the first record of the
 //!   response is returned whatever its size (KIP-74), or a consumer could never get past it. 4 MiB end an answer, unless
-//!   `min_bytes` asks for more. So that this starves no partition, requests without a session begin in turn at each one.
+//!   `min_bytes` asks for more. So that this starves no partition, requests without a session begin at any of them.
 //! - When clients leave so many answers unread that their bytes pass `in_flight_bytes`, further answers get shorter, down
 //!   to one record.
 //! - An offset outside of the log is 1, with the true log start offset and high watermark: the client resets by them.
@@ -121,7 +121,8 @@ async fn fetch<T: Topics>(
     };
     let source = Source {
         store,
-        first: if patience.ends_early && plan.is_sessionless() { fetches.next_turn() } else { 0 },
+        // Drawn, not counted: of consumers that ask in step each would be given the same few numbers again and again.
+        first: if patience.ends_early && plan.is_sessionless() { rand::random::<u32>() as usize } else { 0 },
         purgatory: &fetches.purgatory,
         buffers: &fetches.buffers,
         room: &fetches.room,

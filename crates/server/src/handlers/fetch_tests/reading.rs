@@ -114,9 +114,10 @@ async fn one_record_is_returned_even_when_it_is_larger_than_every_limit() {
         let request = request(vec![of(&topic, partitions)]).with_max_bytes(max_bytes);
         let response = send(&world, 12, request).await;
         let answered = &response.responses[0].partitions;
-        assert_eq!(offsets(&answered[0]), [0], "{max_bytes} {partition_max_bytes}");
-        assert_eq!(answered[1].records, Some(Bytes::new()), "only one for all of the response");
-        assert_eq!(answered[1].high_watermark, 1);
+        // Which of the two comes first is drawn.
+        let counts: Vec<_> = answered.iter().map(|data| offsets(data).len()).collect();
+        assert!(matches!(counts[..], [1, 0] | [0, 1]), "{max_bytes} {partition_max_bytes}: {counts:?}, one in all");
+        assert_eq!(answered.iter().map(|data| data.high_watermark).collect::<Vec<_>>(), [2, 1]);
     }
 }
 
@@ -152,8 +153,15 @@ async fn an_answer_ends_when_it_is_large_enough_and_no_partition_starves() {
         let partitions = (0..PARTITIONS).map(|index| at(index, 0)).collect();
         waiting(vec![of(&topic, partitions)], 0, min_bytes)
     };
+    let idle = world.topic("idle", 1).await;
     let mut served = [0; PARTITIONS as usize];
-    for _ in 0..PARTITIONS {
+    let mut rounds = 0;
+    while served.contains(&0) && rounds < 200 {
+        rounds += 1;
+        // As many other consumers as there are partitions, in step with this one.
+        for _ in 1..PARTITIONS {
+            send(&world, 12, waiting(vec![of(&idle, vec![at(0, 0)])], 0, 1)).await;
+        }
         let response = send(&world, 12, ask(1)).await;
         let partitions = &response.responses[0].partitions;
         let indices: Vec<i32> = partitions.iter().map(|data| data.partition_index).collect();
@@ -162,7 +170,7 @@ async fn an_answer_ends_when_it_is_large_enough_and_no_partition_starves() {
         assert!((3_900_000..=FETCH_ENOUGH_BYTES).contains(&sizes.iter().sum::<usize>()), "{sizes:?}");
         served.iter_mut().zip(&sizes).for_each(|(served, size)| *served += usize::from(*size > 900_000));
     }
-    assert_eq!(served, [4; PARTITIONS as usize]);
+    assert!(!served.contains(&0), "{served:?} in {rounds} rounds");
     let response = send(&world, 12, ask(6_000_000)).await;
     let bytes = |data: &PartitionData| data.records.as_ref().unwrap().len();
     assert!(response.responses[0].partitions.iter().map(bytes).sum::<usize>() >= 5_900_000, "as it was asked for");
