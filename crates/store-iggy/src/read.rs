@@ -142,18 +142,28 @@ impl Inner {
         }
     }
 
-    /// The server serves from its first message when a poll asks for an older one, without a word.
+    /// The server serves from its first message when a poll asks for an older one, without a word. So does a node that lacks
+    /// messages in the middle: what it has before them tells that this is no start.
     async fn passed_by(&self, at: &PartitionRef, from: u64, first: Option<u64>) -> StoreError {
         let known = async {
             let (state, partition) = self.partition(at).await?;
-            partition.lock().starts_at(first.unwrap_or(from));
+            let (first, known) = (first.unwrap_or(from), partition.lock().server_start());
+            if self.first_offset(at, first, known).await >= first {
+                partition.lock().starts_at(first);
+            }
             self.look(&state, Instant::now()).await?;
             let bounds = partition.lock().bounds();
             Ok::<_, StoreError>(bounds)
         };
         match known.await {
             Ok(bounds) if (bounds.start..=bounds.end).contains(&from) => {
-                StoreError::Broken { context: format!("{at:?} has a gap at offset {from}") }
+                let context = format!("{at:?} has a gap at offset {from}");
+                // Another node may have what is missing, and lead again.
+                if self.dialer.roster.is_cluster() {
+                    StoreError::Busy { reason: context }
+                } else {
+                    StoreError::Broken { context }
+                }
             }
             Ok(bounds) => StoreError::OutOfRange { bounds },
             Err(error) => error,
