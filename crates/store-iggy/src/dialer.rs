@@ -7,13 +7,14 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use iggy::prelude::{Client, TcpClient};
 use iggy_common::{
     AutoLogin, ClusterClient, Credentials, IggyDuration, IggyError, IggyExpiry, PersonalAccessTokenClient,
     TcpClientConfig, TcpClientReconnectionConfig, UserClient,
 };
+use milena_store::PartitionRef;
 use parking_lot::RwLock;
 use secrecy::{ExposeSecret, SecretString};
 use tokio::time::timeout;
@@ -114,9 +115,10 @@ impl Dialer {
         self.dial_to(None).await.map(|dialed| dialed.client)
     }
 
-    /// As [`Self::dial`]; of a cluster to the node that is wanted, or to another one when that is gone.
-    pub(crate) async fn dial_to(&self, wanted: Option<&Node>) -> Result<Dialed, DialError> {
-        let dialed = self.dial_quietly(wanted).await;
+    /// As [`Self::dial`]; of a cluster to the node that leads a partition, as far as is known, or to the next one that
+    /// answers.
+    pub(crate) async fn dial_to(&self, at: Option<&PartitionRef>) -> Result<Dialed, DialError> {
+        let dialed = self.dial_quietly(at).await;
         match &dialed {
             Ok(_) if self.down.swap(false, Ordering::Relaxed) => tracing::info!("the Iggy server is reached again"),
             Err(error) if !self.down.swap(true, Ordering::Relaxed) => {
@@ -127,10 +129,10 @@ impl Dialer {
         dialed
     }
 
-    async fn dial_quietly(&self, wanted: Option<&Node>) -> Result<Dialed, DialError> {
+    async fn dial_quietly(&self, at: Option<&PartitionRef>) -> Result<Dialed, DialError> {
         let token = self.token.read().clone();
         if let Some(token) = token {
-            match self.dial_with(&Credentials::PersonalAccessToken(token), wanted).await {
+            match self.dial_with(&Credentials::PersonalAccessToken(token), at).await {
                 Err(DialError::Refused { error, .. }) if class(&error) == Class::Identity => {
                     tracing::warn!(%error, "the server refuses the access token, logging in with the password");
                     *self.token.write() = None;
@@ -138,15 +140,15 @@ impl Dialer {
                 answered => return answered,
             }
         }
-        self.dial_with_password(wanted).await
+        self.dial_with_password(at).await
     }
 
-    async fn dial_with_password(&self, wanted: Option<&Node>) -> Result<Dialed, DialError> {
+    async fn dial_with_password(&self, at: Option<&PartitionRef>) -> Result<Dialed, DialError> {
         let password = Credentials::UsernamePassword(self.config.user.clone(), self.config.password.clone());
-        self.dial_with(&password, wanted).await
+        self.dial_with(&password, at).await
     }
 
-    async fn dial_with(&self, credentials: &Credentials, wanted: Option<&Node>) -> Result<Dialed, DialError> {
+    async fn dial_with(&self, credentials: &Credentials, at: Option<&PartitionRef>) -> Result<Dialed, DialError> {
         if !self.roster.is_cluster() {
             let client = self.dial_configured(credentials).await?;
             if !self.roster.is_cluster() {
@@ -156,14 +158,19 @@ impl Dialer {
             let _ = client.disconnect().await;
         }
         let mut last = None;
-        for node in self.roster.candidates(wanted) {
+        for node in self.roster.candidates(at, Instant::now()) {
+            self.roster.attempts(&node, self.config.connect_timeout, Instant::now());
             match self.dial_one(&node, credentials, Settle::Stay).await {
                 Ok(client) => {
+                    self.roster.reached(&node, Instant::now());
                     self.learn_roster(&client).await;
                     return Ok(Dialed { client, node: Some(node) });
                 }
                 Err(error) if error.is_final() => return Err(error),
-                Err(error) => last = Some(error),
+                Err(error) => {
+                    self.roster.unreachable(&node, Instant::now());
+                    last = Some(error);
+                }
             }
         }
         // The nodes may have moved; the configured addresses are what stays.

@@ -248,6 +248,7 @@ impl Inner {
 
     fn forget(&self, topic: &TopicRef) {
         self.searches.lock().forget(topic);
+        self.dialer.roster.forget(topic);
         if let Some(watcher) = &*self.watcher.read() {
             watcher.deleted(topic);
         }

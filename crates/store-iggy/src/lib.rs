@@ -2,7 +2,7 @@
 //!
 //! - `engine`: [`IggyStore`], opening it, and the trait
 //! - `config`, `limits`, [`url`]: how the server is reached, and every bound
-//! - `dialer`, `line`, `pool`: connections: logging in, one request at a time, which connection is for what
+//! - `dialer`, `line`, `pause`, `pool`: connections: logging in, one request at a time, which connection is for what
 //! - `roster`, `barrier`: the nodes of a cluster, and what a new leader has of appends in doubt
 //! - `error`: the one map from the server's errors to the store's
 //! - `inner`, `topics`, `partition`: what is known of topics and of the ends of their partitions
@@ -36,6 +36,7 @@ mod nodes;
 mod offsets;
 mod options;
 mod partition;
+mod pause;
 mod poll;
 mod pool;
 mod probe;

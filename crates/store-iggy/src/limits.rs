@@ -33,6 +33,13 @@ pub(crate) const NODES_MAX: usize = 16;
 /// Partitions whose leader is remembered. Passed: all are forgotten, and found again by their next appends.
 pub(crate) const HOMES_MAX: usize = 100_000;
 
+/// Time after which another node leads what one led that is away. Passed: its partitions are looked for elsewhere.
+pub(crate) const LEADER_LOST: Duration = Duration::from_secs(10);
+
+/// Longest pause between two attempts to reach a node that is away, each of which holds up one connection for as long as
+/// [`CONNECT_TIMEOUT`]. Calls in between go to the other nodes.
+pub(crate) const NODE_PAUSE_MAX: Duration = Duration::from_secs(10);
+
 /// How long the log of an empty partition is not trusted after an append to it is in doubt, since an empty partition
 /// cannot be asked who leads it. Longer than a cluster takes to find a new leader.
 pub(crate) const EMPTY_DOUBT: Duration = Duration::from_secs(12);

@@ -18,6 +18,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use crate::dialer::{Dialed, Dialer};
 use crate::error::{Op, breaks_connection, store_error};
 use crate::limits;
+use crate::pause::Pause;
 use crate::roster::Node;
 
 /// Why a call has no answer.
@@ -114,30 +115,6 @@ impl For<'_> {
     }
 }
 
-/// When a failed connection may be tried again.
-#[derive(Debug, Default)]
-pub(crate) struct Pause {
-    failures: u32,
-    until: Option<Instant>,
-}
-
-impl Pause {
-    /// True when it is too early for another attempt.
-    pub(crate) fn holds(&self, now: Instant) -> bool {
-        self.until.is_some_and(|until| now < until)
-    }
-
-    pub(crate) fn failed(&mut self, now: Instant) {
-        let doubled = limits::RECONNECT_PAUSE.saturating_mul(1 << self.failures.min(16));
-        self.until = Some(now + doubled.min(limits::RECONNECT_PAUSE_MAX));
-        self.failures = self.failures.saturating_add(1);
-    }
-
-    pub(crate) fn succeeded(&mut self) {
-        *self = Self::default();
-    }
-}
-
 /// Counts a call that waits, for as long as it lives.
 struct Waiting<'a>(&'a AtomicUsize);
 
@@ -208,7 +185,7 @@ impl Line {
     fn learn(&self, target: For<'_>, seat: &Seat, moved: bool, went_through: bool) {
         let (For::Writing(at), Some(node)) = (target, &seat.node) else { return };
         if moved {
-            self.dialer.roster.refused(at, node);
+            self.dialer.roster.refused(at, node, now());
         } else if went_through {
             self.dialer.roster.found(at, node);
             self.dialer.roster.settled(at);
@@ -218,17 +195,18 @@ impl Line {
     /// Takes out the connection to use; who keeps it puts it back.
     async fn seat(&self, state: &mut State, target: For<'_>) -> Result<Seat, String> {
         let breaks = self.dialer.breaks();
-        let wanted = self.dialer.roster.home(target.partition());
-        let found = state.seats.iter().position(|seat| wanted.is_none() || seat.node == wanted);
-        if let Some(seat) = found.map(|found| state.seats.swap_remove(found))
-            && let Some(seat) = self.living(seat, breaks).await
-        {
-            return Ok(seat);
+        loop {
+            let wanted = self.dialer.roster.home(target.partition(), now());
+            let found = state.seats.iter().position(|seat| wanted.is_none() || seat.node == wanted);
+            let Some(seat) = found.map(|found| state.seats.swap_remove(found)) else { break };
+            if let Some(seat) = self.living(seat, breaks).await {
+                return Ok(seat);
+            }
         }
-        if state.pause.holds(Instant::now()) {
+        if state.pause.holds(now()) {
             return Err("the Iggy server cannot be reached, the next attempt is due in a moment".to_owned());
         }
-        match self.dialer.dial_to(wanted.as_ref()).await {
+        match self.dialer.dial_to(target.partition()).await {
             Ok(dialed) => {
                 state.pause.succeeded();
                 // Of one node there is one connection.
@@ -236,7 +214,7 @@ impl Line {
                 Ok(Seat::new(dialed, breaks).await)
             }
             Err(error) => {
-                state.pause.failed(Instant::now());
+                state.pause.failed(limits::RECONNECT_PAUSE_MAX, now());
                 Err(format!("the Iggy server cannot be reached: {error}"))
             }
         }
@@ -251,7 +229,14 @@ impl Line {
         }
         match timeout(self.dialer.config().connect_timeout, seat.client.ping()).await {
             Ok(Ok(())) => Some(Seat { breaks, ..seat }),
-            Ok(Err(_)) | Err(_) => None,
+            Ok(Err(_)) => None,
+            Err(_) => {
+                // Another connection to it would have to wait as long.
+                if let Some(node) = &seat.node {
+                    self.dialer.roster.unreachable(node, now());
+                }
+                None
+            }
         }
     }
 
@@ -261,27 +246,13 @@ impl Line {
     }
 }
 
+fn now() -> std::time::Instant {
+    Instant::now().into_std()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn pauses_double_up_to_the_longest_and_end_with_success() {
-        let start = Instant::now();
-        let mut pause = Pause::default();
-        assert!(!pause.holds(start));
-        let mut lengths = Vec::new();
-        for _ in 0..40 {
-            pause.failed(start);
-            lengths.push(pause.until.unwrap() - start);
-        }
-        assert_eq!(lengths.first(), Some(&limits::RECONNECT_PAUSE));
-        assert_eq!(lengths.get(1), Some(&(limits::RECONNECT_PAUSE * 2)));
-        assert_eq!(lengths.last(), Some(&limits::RECONNECT_PAUSE_MAX));
-        assert!(pause.holds(start));
-        pause.succeeded();
-        assert!(!pause.holds(start));
-    }
 
     #[test]
     fn only_a_change_that_was_sent_is_in_doubt() {

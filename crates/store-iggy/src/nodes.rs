@@ -48,7 +48,7 @@ impl Inner {
             partitions.retain(|said| !is_lower(said));
             return unproven;
         }
-        let nodes = self.dialer.roster.candidates(None);
+        let nodes = self.dialer.roster.candidates(None, now);
         let most = nodes.len() / 2;
         let answers = self.ask_nodes(state, nodes).await;
         for said in partitions.iter_mut().filter(|said| is_lower(said)) {

@@ -2,8 +2,12 @@
 //!
 //! Every partition has a leader of its own, which alone takes appends, and no node tells which one that is: a node that
 //! does not lead refuses, and the SDK tries the others after two seconds. So it is remembered where an append of a
-//! partition went through. Reads go there too, since any other node may lag behind. All of this is a guess that an
-//! answer corrects; a single server needs none of it.
+//! partition went through, and until one does, who refused it. Reads go there too, since any other node may lag behind.
+//! All of this is a guess that an answer corrects; a single server needs none of it.
+//!
+//! A node that cannot be reached is tried again after a pause, by one call; the others go to the next node meanwhile. Its
+//! partitions stay its own until another node has had the time to take them over: a node that is restarted leads them
+//! still, and to find that out for each of them would take two seconds each.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,6 +18,7 @@ use milena_store::{PartitionRef, TopicRef};
 use parking_lot::RwLock;
 
 use crate::limits;
+use crate::pause::Pause;
 
 /// Address of a node, `host:port`.
 pub(crate) type Node = Arc<str>;
@@ -21,17 +26,14 @@ pub(crate) type Node = Arc<str>;
 #[derive(Default)]
 pub(crate) struct Roster {
     nodes: RwLock<Nodes>,
-    homes: RwLock<HashMap<PartitionRef, Home>>,
+    homes: RwLock<HashMap<PartitionRef, Node>>,
+    /// Who refused a partition since an append to it last went through.
+    refusals: RwLock<HashMap<PartitionRef, Vec<Node>>>,
+    /// Nodes to which the last connection failed.
+    down: RwLock<HashMap<Node, Down>>,
     /// Partitions of whose leader's log something is not known, and since when: whether an append is there, or how far it
     /// goes.
     doubts: RwLock<HashMap<PartitionRef, Instant>>,
-}
-
-/// Where a partition is led.
-struct Home {
-    node: Node,
-    /// False when it is the next one to try.
-    is_proven: bool,
 }
 
 #[derive(Default)]
@@ -39,6 +41,12 @@ struct Nodes {
     all: Vec<Node>,
     /// The one that leads what is not a partition; new partitions are its own more often than not.
     leader: Option<Node>,
+}
+
+/// Of a node that cannot be reached.
+struct Down {
+    since: Instant,
+    pause: Pause,
 }
 
 impl Roster {
@@ -61,30 +69,36 @@ impl Roster {
         !self.nodes.read().all.is_empty()
     }
 
-    /// All nodes, those that are worth an attempt first: `wanted`, the leader of the cluster, the others.
-    pub(crate) fn candidates(&self, wanted: Option<&Node>) -> Vec<Node> {
-        let nodes = self.nodes.read();
+    /// All nodes, those that are worth an attempt first: where the partition is led, the leader of the cluster, the
+    /// others. Behind them are the nodes that do not answer, and then those that refused the partition.
+    pub(crate) fn candidates(&self, at: Option<&PartitionRef>, now: Instant) -> Vec<Node> {
+        let home = at.and_then(|at| self.homes.read().get(at).cloned());
         let mut found: Vec<Node> = Vec::new();
-        for node in wanted.into_iter().chain(&nodes.leader).chain(&nodes.all) {
-            if !found.contains(node) {
-                found.push(Arc::clone(node));
+        {
+            let nodes = self.nodes.read();
+            for node in home.iter().chain(&nodes.leader).chain(&nodes.all) {
+                if !found.contains(node) {
+                    found.push(Arc::clone(node));
+                }
             }
+        }
+        let (refusals, down) = (self.refusals.read(), self.down.read());
+        let refused = at.and_then(|at| refusals.get(at));
+        if refused.is_some() || !down.is_empty() {
+            let refused = refused.map(Vec::as_slice).unwrap_or_default();
+            found.sort_by_key(|node| (refused.contains(node), pauses(&down, node, now)));
         }
         found
     }
 
     /// Where a partition is led, or what comes closest; `None` for a single server.
-    pub(crate) fn home(&self, at: Option<&PartitionRef>) -> Option<Node> {
-        let known = at.and_then(|at| self.homes.read().get(at).map(|home| Arc::clone(&home.node)));
-        known.or_else(|| {
-            let nodes = self.nodes.read();
-            nodes.leader.as_ref().or(nodes.all.first()).cloned()
-        })
+    pub(crate) fn home(&self, at: Option<&PartitionRef>, now: Instant) -> Option<Node> {
+        self.candidates(at, now).into_iter().next()
     }
 
     /// Who led a partition when it was last asked for something that only a leader can do.
     pub(crate) fn leader(&self, at: &PartitionRef) -> Option<Node> {
-        self.homes.read().get(at).filter(|home| home.is_proven).map(|home| Arc::clone(&home.node))
+        self.homes.read().get(at).cloned()
     }
 
     /// A partition of a topic with so many whose leader is known, so that its node can be asked about the topic.
@@ -98,31 +112,92 @@ impl Roster {
 
     /// An append went through at that node.
     pub(crate) fn found(&self, at: &PartitionRef, node: &Node) {
-        self.place(at, node, true);
-    }
-
-    fn place(&self, at: &PartitionRef, node: &Node, is_proven: bool) {
-        if self.homes.read().get(at).is_some_and(|known| known.node == *node && known.is_proven == is_proven) {
+        if !self.refusals.read().is_empty() {
+            self.refusals.write().remove(at);
+        }
+        if self.homes.read().get(at).is_some_and(|known| known == node) {
             return;
         }
         let mut homes = self.homes.write();
         if homes.len() >= limits::HOMES_MAX {
             homes.clear();
         }
-        homes.insert(at.clone(), Home { node: Arc::clone(node), is_proven });
+        homes.insert(at.clone(), Arc::clone(node));
     }
 
     /// That node does not lead a partition. Who does is not known, although the SDK may have found it: it does not say.
-    /// So each of the others is tried in its turn.
-    pub(crate) fn refused(&self, at: &PartitionRef, node: &Node) {
-        let next = {
-            let nodes = self.nodes.read();
-            let position = nodes.all.iter().position(|known| known == node).map_or(0, |position| position + 1);
-            nodes.all.iter().cycle().nth(position).cloned()
-        };
-        if let Some(next) = next {
-            self.place(at, &next, false);
+    /// So each of the others is tried in its turn, also when the one that should be asked does not answer.
+    pub(crate) fn refused(&self, at: &PartitionRef, node: &Node, now: Instant) {
+        let mut homes = self.homes.write();
+        if homes.get(at).is_some_and(|known| known == node) {
+            homes.remove(at);
         }
+        drop(homes);
+        let nodes = self.nodes.read();
+        let mut refusals = self.refusals.write();
+        if refusals.len() >= limits::HOMES_MAX {
+            refusals.clear();
+        }
+        let refused = refusals.entry(at.clone()).or_default();
+        if !refused.contains(node) {
+            refused.push(Arc::clone(node));
+        }
+        let down = self.down.read();
+        if nodes.all.iter().all(|known| refused.contains(known) || pauses(&down, known, now)) {
+            // Nobody led it yet, or it changed hands meanwhile: the others come once more.
+            *refused = vec![Arc::clone(node)];
+        }
+    }
+
+    /// A connection to that node is attempted, which may take as long as `patience`. When it could not be reached before,
+    /// other calls need not wait for the same.
+    pub(crate) fn attempts(&self, node: &Node, patience: Duration, now: Instant) {
+        if self.down.read().contains_key(node)
+            && let Some(down) = self.down.write().get_mut(node)
+        {
+            down.pause.hold(now + patience);
+        }
+    }
+
+    /// That node cannot be reached.
+    pub(crate) fn unreachable(&self, node: &Node, now: Instant) {
+        let mut all = self.down.write();
+        if !all.contains_key(node) && all.len() >= limits::NODES_MAX {
+            all.clear();
+        }
+        let down = all.entry(Arc::clone(node)).or_insert_with(|| Down { since: now, pause: Pause::default() });
+        down.pause.failed(limits::NODE_PAUSE_MAX, now);
+        let since = down.since;
+        drop(all);
+        self.disown(node, since, now);
+    }
+
+    /// There is a connection to that node.
+    pub(crate) fn reached(&self, node: &Node, now: Instant) {
+        if self.down.read().is_empty() {
+            return;
+        }
+        let down = self.down.write().remove(node);
+        if let Some(down) = down {
+            self.disown(node, down.since, now);
+        }
+    }
+
+    /// A node that was away for long leads nothing any more.
+    fn disown(&self, node: &Node, since: Instant, now: Instant) {
+        if now.saturating_duration_since(since) >= limits::LEADER_LOST {
+            self.homes.write().retain(|_, home| home != node);
+        }
+    }
+
+    /// A topic is gone.
+    pub(crate) fn forget(&self, topic: &TopicRef) {
+        if !self.is_cluster() {
+            return;
+        }
+        self.homes.write().retain(|at, _| at.topic != *topic);
+        self.refusals.write().retain(|at, _| at.topic != *topic);
+        self.doubts.write().retain(|at, _| at.topic != *topic);
     }
 
     /// How many nodes there are.
@@ -156,78 +231,10 @@ impl Roster {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use iggy_common::{ClusterNode, ClusterNodeStatus, TransportEndpoints};
-
-    use super::*;
-
-    fn roster(leader: u16) -> Roster {
-        let role = |port| if port == leader { ClusterNodeRole::Leader } else { ClusterNodeRole::Follower };
-        let node = |port: u16| ClusterNode {
-            name: format!("node-{port}"),
-            ip: "10.0.0.1".to_owned(),
-            endpoints: TransportEndpoints { tcp: port, quic: 0, http: 0, websocket: 0 },
-            role: role(port),
-            status: ClusterNodeStatus::Healthy,
-        };
-        let roster = Roster::default();
-        roster.learn(&ClusterMetadata { name: "c".to_owned(), nodes: [1, 2, 3].map(node).to_vec() });
-        roster
-    }
-
-    fn node(port: u16) -> Node {
-        Node::from(format!("10.0.0.1:{port}"))
-    }
-
-    fn at(partition: u32) -> PartitionRef {
-        TopicRef::new("kafka", "orders", 1, 2, 3).partition(partition)
-    }
-
-    #[test]
-    fn a_single_server_has_no_homes() {
-        let roster = Roster::default();
-        assert!(!roster.is_cluster() && roster.home(Some(&at(0))).is_none());
-        roster.doubt(&at(0), Instant::now());
-        assert_eq!(roster.doubted(&at(0), Instant::now()), None, "whatever it stored is where it is read");
-    }
-
-    #[test]
-    fn a_partition_is_at_home_where_an_append_went_through_and_until_then_with_the_leader() {
-        let roster = roster(1);
-        assert_eq!(roster.home(Some(&at(0))), Some(node(1)));
-        roster.found(&at(0), &node(3));
-        assert_eq!(roster.home(Some(&at(0))), Some(node(3)));
-        assert_eq!(roster.home(Some(&at(1))), Some(node(1)));
-        assert_eq!(roster.led(&at(0).topic, 4), Some(at(0)));
-        assert_eq!(roster.candidates(Some(&node(3))), [node(3), node(1), node(2)]);
-    }
-
-    #[test]
-    fn after_refusals_every_node_is_tried_in_its_turn() {
-        let roster = roster(1);
-        for (refused, next) in [(1, 2), (2, 3), (3, 1), (1, 2)] {
-            roster.refused(&at(0), &node(refused));
-            assert_eq!(roster.home(Some(&at(0))), Some(node(next)));
-            assert_eq!(roster.leader(&at(0)), None, "it is a guess");
-        }
-    }
-
-    #[test]
-    fn a_suspicion_is_a_doubt_and_does_not_make_an_older_one_younger() {
-        let (roster, start) = (roster(1), Instant::now());
-        roster.suspect(&at(0), start);
-        roster.suspect(&at(0), start + Duration::from_secs(2));
-        assert_eq!(roster.doubted(&at(0), start + Duration::from_secs(3)), Some(Duration::from_secs(3)));
-    }
-
-    #[test]
-    fn a_doubt_lasts_until_the_leader_has_answered() {
-        let (roster, start) = (roster(1), Instant::now());
-        roster.doubt(&at(0), start);
-        assert_eq!(roster.doubted(&at(0), start + Duration::from_secs(3)), Some(Duration::from_secs(3)));
-        assert_eq!(roster.doubted(&at(1), start), None);
-        roster.settled(&at(0));
-        assert_eq!(roster.doubted(&at(0), start), None);
-    }
+/// True when it is too early for another attempt to reach that node.
+fn pauses(down: &HashMap<Node, Down>, node: &Node, now: Instant) -> bool {
+    down.get(node).is_some_and(|down| down.pause.holds(now))
 }
+
+#[cfg(test)]
+mod tests;
