@@ -1,7 +1,5 @@
 //! Appends.
 
-use std::time::Instant;
-
 use iggy_binary_protocol::codes::SEND_MESSAGES_CODE;
 use iggy_common::BinaryTransport;
 use milena_store::{AppendBatch, Appended, PartitionRef, StoreError};
@@ -47,7 +45,7 @@ impl Inner {
                 state.expire();
                 let error = self.append_error(at, &error).await;
                 if matches!(error, StoreError::InDoubt { .. }) {
-                    self.dialer.roster.doubt(at, Instant::now());
+                    self.doubt(at);
                 }
                 Err(error)
             }

@@ -24,12 +24,60 @@ use crate::line::{CallError, For};
 /// Number of the consumer whose offset is stored and taken away.
 const CONSUMER: u32 = u32::MAX - 7;
 
+/// The questions that settle the doubts about one partition: one at a time, and whoever waited for it uses its answer.
+/// Each keeps the partition's appends waiting for as long as nobody leads.
+#[derive(Debug, Default)]
+pub(crate) struct Settling {
+    /// When the last question was answered by nobody, and what came of it.
+    failed: tokio::sync::Mutex<Option<(Instant, StoreError)>>,
+}
+
+impl Settling {
+    /// Asks unless there is nothing to ask any more, or a question ended in vain since this was called.
+    async fn settle<F>(&self, is_settled: impl Fn() -> bool, ask: impl FnOnce() -> F) -> Result<(), StoreError>
+    where
+        F: Future<Output = Result<(), StoreError>>,
+    {
+        let called = Instant::now();
+        let mut failed = self.failed.lock().await;
+        if is_settled() {
+            return Ok(());
+        }
+        if let Some((at, error)) = &*failed
+            && *at >= called
+        {
+            return Err(error.clone());
+        }
+        let asked = ask().await;
+        *failed = asked.clone().err().map(|error| (Instant::now(), error));
+        asked
+    }
+}
+
 impl Inner {
+    /// An append is in doubt.
+    pub(crate) fn doubt(&self, at: &PartitionRef) {
+        self.dialer.roster.doubt(at, Instant::now());
+        if self.topics.get(&at.topic).is_none() {
+            // It was deleted meanwhile, and nobody will ask.
+            self.dialer.roster.forget(&at.topic);
+        }
+    }
+
     /// Before a partition is read: when an append to it is in doubt, makes sure that its leader shows all that there is.
     ///
     /// # Errors
     /// [`StoreError::Busy`] while no leader answers.
     pub(crate) async fn settle_doubt(&self, at: &PartitionRef) -> Result<(), StoreError> {
+        let is_settled = || self.dialer.roster.doubted(at, Instant::now()).is_none();
+        if is_settled() {
+            return Ok(());
+        }
+        let settling = self.state(&at.topic).await?.settling(at.partition);
+        settling.settle(is_settled, || self.ask_leader(at)).await
+    }
+
+    async fn ask_leader(&self, at: &PartitionRef) -> Result<(), StoreError> {
         // An answer counts when it came from the node that was asked: where the SDK found another one that leads, nobody
         // knows which it was, and what is read next could come from one that lags.
         for _ in 0..=self.dialer.roster.len() {
@@ -65,11 +113,65 @@ impl Inner {
         let delete = DeleteConsumerOffsetRequest { consumer, stream_id, topic_id, partition_id, ack: AckLevel::Quorum };
         let ask = |client: Arc<TcpClient>| async move {
             client.send_raw_with_response(STORE_CONSUMER_OFFSET_CODE, store.to_bytes()).await?;
-            if let Err(error) = client.send_raw_with_response(DELETE_CONSUMER_OFFSET_CODE, delete.to_bytes()).await {
-                tracing::warn!(%error, "a consumer offset that holds back retention is left behind");
+            match client.send_raw_with_response(DELETE_CONSUMER_OFFSET_CODE, delete.to_bytes()).await {
+                Ok(_) | Err(IggyError::ConsumerOffsetNotFound(_)) => {}
+                Err(error) => left_behind(at, &error),
             }
             Ok(())
         };
-        self.pool.append(at).call(For::Writing(at), ask, |outcome| outcome).await
+        self.pool
+            .append(at)
+            .call(For::Writing(at), ask, |outcome| {
+                if let Err(error) = &outcome
+                    && error.lost_the_reply()
+                {
+                    left_behind(at, error);
+                }
+                outcome
+            })
+            .await
+    }
+}
+
+/// The next question to the leader takes it away; when none is needed, somebody else has to.
+fn left_behind(at: &PartitionRef, error: &dyn std::fmt::Debug) {
+    tracing::warn!(partition = ?at, consumer = CONSUMER, ?error, "a consumer offset that holds back retention may be left behind");
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+    use tokio::task::yield_now;
+
+    use super::*;
+
+    /// What four calls at once hear when each question comes to `outcome`, and how many questions there were.
+    async fn at_once(settling: &Settling, outcome: Result<(), StoreError>) -> (Vec<Result<(), StoreError>>, usize) {
+        let (settled, questions) = (AtomicBool::new(false), AtomicUsize::new(0));
+        let one = || {
+            settling.settle(
+                || settled.load(Ordering::Relaxed),
+                || async {
+                    questions.fetch_add(1, Ordering::Relaxed);
+                    for _ in 0..20 {
+                        yield_now().await;
+                    }
+                    settled.store(outcome.is_ok(), Ordering::Relaxed);
+                    outcome.clone()
+                },
+            )
+        };
+        let (a, b, c, d) = tokio::join!(one(), one(), one(), one());
+        (vec![a, b, c, d], questions.load(Ordering::Relaxed))
+    }
+
+    #[tokio::test]
+    async fn calls_that_come_at_once_share_one_question_to_the_leader_and_its_outcome() {
+        let settling = Settling::default();
+        let busy = StoreError::Busy { reason: "nobody leads".to_owned() };
+        assert_eq!(at_once(&settling, Err(busy.clone())).await, (vec![Err(busy.clone()); 4], 1));
+        assert_eq!(at_once(&settling, Ok(())).await, (vec![Ok(()); 4], 1), "a later call asks again");
+        assert_eq!(at_once(&settling, Err(busy.clone())).await, (vec![Err(busy); 4], 1));
     }
 }

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use milena_store::{Bounds, PartitionId, TopicRef};
 use parking_lot::{Mutex, RwLock};
 
+use crate::barrier::Settling;
 use crate::limits;
 use crate::options::Facts;
 use crate::partition::Partition;
@@ -23,6 +24,8 @@ pub(crate) struct TopicState {
     nodes_asked: Mutex<Option<Instant>>,
     /// One question at a time; whoever waited for it uses its answer.
     pub(crate) looking: tokio::sync::Mutex<()>,
+    /// For each partition that was in doubt, the one question at a time to its leader.
+    settling: Mutex<HashMap<PartitionId, Arc<Settling>>>,
     /// When somebody last asked for an end.
     wanted: Mutex<Instant>,
     /// True while the topic is on the list of those that are looked at by themselves.
@@ -44,6 +47,7 @@ impl TopicState {
             looked: Mutex::new(None),
             nodes_asked: Mutex::new(None),
             looking: tokio::sync::Mutex::new(()),
+            settling: Mutex::default(),
             wanted: Mutex::new(Instant::now()),
             probed: AtomicBool::new(false),
             undurable: AtomicBool::new(false),
@@ -98,6 +102,11 @@ impl TopicState {
             *asked = Some(now);
         }
         may
+    }
+
+    /// How the doubts about a partition are settled.
+    pub(crate) fn settling(&self, partition: PartitionId) -> Arc<Settling> {
+        Arc::clone(self.settling.lock().entry(partition).or_default())
     }
 
     /// The next question about an end goes to the server.
