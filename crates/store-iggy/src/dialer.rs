@@ -1,8 +1,8 @@
 //! One way to a connection: which address, which credentials, and how an access token lives.
 //!
 //! Logging in with a password costs the server tens of milliseconds of hashing on the thread that serves requests, a
-//! token costs one. So the password is used once, for a token; the token is renewed long before it expires, and
-//! fetched anew when the server refuses it. Its name carries the number of this gateway, and what an earlier run of
+//! token costs one. So the password is used once, for a token; the token is renewed long before it expires, and when
+//! the server refuses it. Its name carries the number of this gateway, and what an earlier run of
 //! the same number left behind is deleted at the start.
 
 use std::sync::Arc;
@@ -17,6 +17,7 @@ use iggy_common::{
 use milena_store::PartitionRef;
 use parking_lot::RwLock;
 use secrecy::{ExposeSecret, SecretString};
+use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use crate::config::IggyConfig;
@@ -35,6 +36,7 @@ pub(crate) struct Dialer {
     /// Which of the two names the token in use has.
     token_turn: AtomicUsize,
     renewal: tokio::sync::Mutex<()>,
+    refusals: Notify,
     /// Counts connections that broke. One that was made before another broke may be just as dead.
     breaks: AtomicUsize,
     /// True while the last attempt failed, so that an outage is logged once and not by every connection.
@@ -105,6 +107,7 @@ impl Dialer {
             token: RwLock::new(None),
             token_turn: AtomicUsize::new(0),
             renewal: tokio::sync::Mutex::new(()),
+            refusals: Notify::new(),
             breaks: AtomicUsize::new(0),
             down: AtomicBool::new(false),
         }
@@ -136,6 +139,7 @@ impl Dialer {
                 Err(DialError::Refused { error, .. }) if class(&error) == Class::Identity => {
                     tracing::warn!(%error, "the server refuses the access token, logging in with the password");
                     *self.token.write() = None;
+                    self.refusals.notify_one();
                 }
                 answered => return answered,
             }
@@ -280,6 +284,11 @@ impl Dialer {
             None => Credentials::UsernamePassword(self.config.user.clone(), self.config.password.clone()),
         };
         self.dial_one(node, &credentials, Settle::Stay).await.ok()
+    }
+
+    /// Until the server refuses the access token.
+    pub(crate) async fn token_refused(&self) {
+        self.refusals.notified().await;
     }
 
     /// Replaces the access token by a new one. Connections that are logged in stay so.

@@ -149,7 +149,7 @@ async fn first_answer(dialer: &Arc<Dialer>) -> Result<Keys, DialError> {
 async fn renew_tokens(dialer: Arc<Dialer>) {
     let mut pause = limits::TOKEN_RENEWAL;
     loop {
-        sleep(pause).await;
+        let refused = timeout(pause, dialer.token_refused()).await.is_ok();
         pause = match dialer.renew_token().await {
             Ok(()) => limits::TOKEN_RENEWAL,
             Err(error) => {
@@ -157,6 +157,10 @@ async fn renew_tokens(dialer: Arc<Dialer>) {
                 limits::TOKEN_RETRY
             }
         };
+        if refused {
+            // Where every token is refused each connection logs in with the password, and a new token is no help.
+            sleep(limits::TOKEN_REFUSED_PAUSE).await;
+        }
     }
 }
 

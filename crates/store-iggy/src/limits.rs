@@ -171,6 +171,9 @@ pub(crate) const TOKEN_RENEWAL: Duration = Duration::from_secs(12 * 3_600);
 /// Pause before a renewal that failed is tried again.
 pub(crate) const TOKEN_RETRY: Duration = Duration::from_secs(600);
 
+/// Shortest time between two renewals of tokens that the server refused.
+pub(crate) const TOKEN_REFUSED_PAUSE: Duration = Duration::from_secs(60);
+
 /// Time for saying goodbye to the server. Passed: the connections are dropped, and the token stays until it is replaced
 /// or expires.
 pub(crate) const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);

@@ -255,6 +255,10 @@ fn a_token_that_was_revoked_is_no_end() {
     case.plan(Fault::CutBeforeApply);
     assert!(is_in_doubt(&case.append(1)));
     eventually("the password gets it in", || case.append(1).is_ok());
+    eventually("there is a new token", || {
+        let tokens = RUNTIME.block_on(native.get_personal_access_tokens()).unwrap();
+        tokens.iter().any(|token| token.name.starts_with("milena-0-"))
+    });
 }
 
 #[derive(Default)]
