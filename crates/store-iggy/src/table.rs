@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use milena_store::{Epochs, PartitionRef, TopicRef, TopicSettings};
 
-use crate::journal::{Incarnation, Kept, Record};
+use crate::journal::{Incarnation, Kept, Record, micros};
 use crate::limits;
 
 /// What the journal says of one partition.
@@ -144,10 +144,6 @@ impl Marks {
             records.push(Record::Trim { of, partition, before: self.trim, epoch });
         }
     }
-}
-
-fn micros(time: std::time::Duration) -> u64 {
-    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
