@@ -172,12 +172,24 @@ impl IggyServers {
         }
     }
 
+    /// Makes a node do nothing any more: connections to it stay, and new ones are taken, without an answer. As a host that
+    /// is cut off, until [`Self::thaw`].
+    pub fn freeze(&self, index: usize) {
+        let node = self.nodes.get(index).expect("a node of that number");
+        signal(node.process.as_ref().expect("a running node"), Signal::STOP);
+    }
+
+    /// Lets a frozen node go on where it was.
+    pub fn thaw(&self, index: usize) {
+        let node = self.nodes.get(index).expect("a node of that number");
+        signal(node.process.as_ref().expect("a running node"), Signal::CONT);
+    }
+
     /// Asks a node to stop (SIGTERM) and waits until it has.
     pub fn stop(&mut self, index: usize) {
         let node = self.nodes.get_mut(index).expect("a node of that number");
         let Some(mut process) = node.process.take() else { return };
-        let pid = i32::try_from(process.id()).ok().and_then(Pid::from_raw).expect("a process id");
-        kill_process(pid, Signal::TERM).expect("a running process");
+        signal(&process, Signal::TERM);
         let start = Instant::now();
         while !matches!(process.try_wait(), Ok(Some(_))) {
             if start.elapsed() > SOON {
@@ -199,6 +211,11 @@ impl IggyServers {
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
+}
+
+fn signal(process: &Child, signal: Signal) {
+    let pid = i32::try_from(process.id()).ok().and_then(Pid::from_raw).expect("a process id");
+    kill_process(pid, signal).expect("a running process");
 }
 
 impl Drop for IggyServers {
