@@ -253,11 +253,11 @@ impl GroupService {
     /// DeleteGroups: one result per group, in order.
     pub async fn delete_groups(&self, groups: &[&str]) -> Vec<Result<(), GroupError>> {
         if let Some(external) = &self.external {
-            let here: Vec<Result<(), GroupError>> = groups.iter().map(|group| self.check_here(group)).collect();
-            if here.iter().any(Result::is_err) {
-                return here;
-            }
-            return external.delete_groups(groups).await;
+            // A mandate that ends in between is that of all groups: nothing is done then, so nobody is told that it was.
+            return match groups.iter().find_map(|group| self.check_here(group).err()) {
+                Some(error) => vec![Err(error); groups.len()],
+                None => external.delete_groups(groups).await,
+            };
         }
         let deadline = Instant::now() + self.offset_wait();
         // All under way first, so that they share the waits for the store.

@@ -7,11 +7,14 @@
 //! 2. A read that failed is never "nothing stored".
 //! 3. Commits of one partition by one group take effect in the order in which the coordinator let them in.
 //! 4. Only who coordinates a group writes for it: what waits when the mandate goes is refused, not carried out.
+//! 5. While a group is deleted, nothing is committed for it: a commit that was answered must not go with it.
 //!
+//! - `deleting`: which groups that are
 //! - `port`: one call, and the group that it needs
 //! - `lanes`: the order of writes, and how many wait
 //! - `read`: offsets of a group, and who has some
 
+mod deleting;
 mod lanes;
 mod port;
 mod read;
@@ -32,6 +35,7 @@ use super::keeper::changed;
 use super::shared::Shared;
 use super::topics::incarnation;
 use crate::topics::TopicDirectory;
+use deleting::Deleting;
 use lanes::{Lanes, Write};
 use port::Port;
 pub(crate) use port::{GROUP_PREFIX, stored_name};
@@ -49,6 +53,7 @@ pub(super) struct External {
     port: Arc<Port>,
     lanes: Lanes,
     topics: TopicDirectory,
+    deleting: Deleting,
 }
 
 impl External {
@@ -60,7 +65,7 @@ impl External {
     ) -> Self {
         let port = Arc::new(Port::new(store, coordinators, Arc::clone(&shared.metrics)));
         let lanes = Lanes::start(&port);
-        Self { shared, port, lanes, topics }
+        Self { shared, port, lanes, topics, deleting: Deleting::default() }
     }
 
     /// Serves groups: their offsets are where they are, so there is nothing to load.
@@ -103,6 +108,9 @@ impl External {
         // Under the lock of the groups, so that commits come in the order in which they were let in.
         let asked = self.shared.run(|groups, now, _| {
             groups.check_commit(sender, now)?;
+            if self.deleting.contains(&request.group) {
+                return Err(GroupError::StoreFailed);
+            }
             Ok(judged.into_iter().map(|judged| self.push(&request.group, judged?)).collect::<Vec<Outcome>>())
         });
         match asked {
@@ -177,25 +185,33 @@ impl External {
         };
         let mut results = Vec::with_capacity(groups.len());
         for group in groups {
-            let may = self.shared.read(|known| known.check_deletion(group, held.contains(*group)));
-            results.push(match may {
-                Ok(Readers::Nobody) => within(deadline, self.delete_group(group)).await,
-                Ok(_) => Err(GroupError::NonEmptyGroup),
-                Err(error) => Err(error),
-            });
+            results.push(within(deadline, self.delete_group(group, held.contains(*group))).await);
         }
         results
     }
 
-    async fn delete_group(&self, group: &str) -> Result<(), GroupError> {
+    async fn delete_group(&self, group: &str, has_offsets: bool) -> Result<(), GroupError> {
+        // Under the lock of the groups, so that each commit was let in before, or finds that the group is being deleted.
+        let mark = self.shared.read(|known| match known.check_deletion(group, has_offsets)? {
+            Readers::Nobody => self.deleting.mark(group).ok_or(GroupError::StoreFailed),
+            _ => Err(GroupError::NonEmptyGroup),
+        })?;
+        let term = self.port.term.load(Ordering::Acquire);
         // A commit that waits would found the group again after it was deleted.
         self.lanes.settled().await;
         let name = stored_name(group);
-        for topic in self.topics_of(&name).await? {
-            self.port.delete_group(&topic.store, group, &name).await?;
-        }
-        self.shared.run(|groups, _, _| groups.deleted(group));
-        Ok(())
+        let topics = self.topics_of(&name).await?;
+        let (shared, port, group) = (Arc::clone(&self.shared), Arc::clone(&self.port), group.to_owned());
+        // A task, since whoever asked may give up, and the mark has to stay until no call is under way.
+        let deleted = tokio::spawn(async move {
+            for topic in topics {
+                port.delete_group(&topic.store, &group, &name, term).await?;
+            }
+            shared.run(|groups, _, _| groups.deleted(&group));
+            drop(mark);
+            Ok(())
+        });
+        deleted.await.unwrap_or(Err(GroupError::StoreFailed))
     }
 
     /// The names of all groups that have offsets.

@@ -62,10 +62,7 @@ impl Port {
 
     /// Carries out one write, if it is still for this gateway to do.
     pub(super) async fn write(&self, write: &Write) -> Result<(), GroupError> {
-        let here = self.coordinators.coordinator_of(&write.group) == Coordinator::Here;
-        if !here || write.term != self.term.load(Ordering::Acquire) {
-            return Err(GroupError::NotCoordinator);
-        }
+        self.check_mandate(&write.group, write.term)?;
         let begun = Instant::now();
         let result = self.apply(write).await;
         if result.is_ok() {
@@ -73,6 +70,12 @@ impl Port {
             self.metrics.append_records.observe(1);
         }
         result.map_err(|error| self.failed(&write.group, &write.at, &error)).inspect(|()| self.works())
+    }
+
+    /// Whether what was let in under a mandate is still for this gateway to do.
+    fn check_mandate(&self, group: &str, term: u64) -> Result<(), GroupError> {
+        let here = self.coordinators.coordinator_of(group) == Coordinator::Here;
+        if here && term == self.term.load(Ordering::Acquire) { Ok(()) } else { Err(GroupError::NotCoordinator) }
     }
 
     async fn apply(&self, write: &Write) -> Result<(), StoreError> {
@@ -111,8 +114,15 @@ impl Port {
         self.known.lock().remove(&(topic.clone(), name.to_owned()));
     }
 
-    /// Deletes a group of one topic with its offsets.
-    pub(super) async fn delete_group(&self, topic: &TopicRef, group: &str, name: &str) -> Result<(), GroupError> {
+    /// Deletes a group of one topic with its offsets, if it is still for this gateway to do.
+    pub(super) async fn delete_group(
+        &self,
+        topic: &TopicRef,
+        group: &str,
+        name: &str,
+        term: u64,
+    ) -> Result<(), GroupError> {
+        self.check_mandate(group, term)?;
         self.forget_group(topic, name);
         let deleted = match self.offsets() {
             Ok(offsets) => offsets.delete_group(topic, name).await,
