@@ -102,9 +102,11 @@ impl Driver {
 
     /// Reads all there is, and sends what is due. What was sent is read before this returns, if it was answered.
     async fn round(&mut self) -> Result<Round, StoreError> {
+        let began = Instant::now();
         let read = self.read().await;
         self.publish();
         read?;
+        self.shared.note_read(began);
         let Some(beat) = self.machine.next(self.now(), self.log.next()) else {
             return Ok(Round::Read);
         };

@@ -26,7 +26,7 @@ use std::time::Duration;
 use milena_store::{Store, StoreError};
 use rand::random;
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use crate::config::{ConfigError, ServerConfig};
 use crate::groups::{Coordinators, Endpoint};
@@ -156,6 +156,11 @@ impl Gateways {
     /// Who coordinates, for the groups.
     pub(crate) fn coordinators(&self) -> Arc<dyn Coordinators> {
         Arc::clone(&self.shared) as Arc<dyn Coordinators>
+    }
+
+    /// Resolves when this gateway knows of all that had joined by now.
+    pub(crate) async fn caught_up(&self) {
+        self.shared.read_since(Instant::now()).await;
     }
 
     /// Resolves when another gateway has the instance number of this one, or the log that would say so is lost.

@@ -28,6 +28,8 @@ pub(super) struct Shared {
     standing: watch::Sender<Standing>,
     serving: watch::Sender<bool>,
     leaving: watch::Sender<bool>,
+    /// When the newest look at the log began that read all there was.
+    read_at: watch::Sender<Option<Instant>>,
 }
 
 impl Shared {
@@ -39,6 +41,7 @@ impl Shared {
             standing: watch::Sender::new(Standing::Waiting),
             serving: watch::Sender::new(false),
             leaving: watch::Sender::new(false),
+            read_at: watch::Sender::new(None),
         }
     }
 
@@ -69,6 +72,17 @@ impl Shared {
     /// Resolves when it is no longer so that this gateway serves, or does not.
     pub(super) async fn serves_other_than(&self, serves: bool) {
         let _ = self.serving.subscribe().wait_for(|now| *now != serves).await;
+    }
+
+    /// All that was in the log at that time was read, and published.
+    pub(super) fn note_read(&self, at: Instant) {
+        self.read_at.send_replace(Some(at));
+    }
+
+    /// Resolves when all that was in the log at that time was read, and published: a look that began after it has ended.
+    pub(super) async fn read_since(&self, at: Instant) {
+        // The sender lives in `self`, so waiting cannot fail.
+        let _ = self.read_at.subscribe().wait_for(|read| read.is_some_and(|read| read > at)).await;
     }
 
     pub(super) fn leave(&self) {

@@ -115,6 +115,16 @@ pub(super) struct Record {
     /// Where they are on their way to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) moving_to: Option<Kept>,
+    /// Where a move left offsets that are still to be cleared away.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) left_in: Option<Kept>,
+}
+
+impl Record {
+    /// They are in one place, and nothing else is to be said.
+    pub(super) fn at(storage: Kept) -> Self {
+        Self { storage, moving_to: None, left_in: None }
+    }
 }
 
 /// The record and its log.
@@ -198,7 +208,7 @@ pub(crate) async fn choose(config: &ServerConfig, store: &Arc<dyn Store>) -> Res
             return follow(record, asked, config, store).await;
         }
         let kept = first(asked, config, store).await?;
-        if log.write(Record { storage: kept, moving_to: None }).await? {
+        if log.write(Record::at(kept)).await? {
             tracing::info!(kept = kept.name(), "it is written down where committed offsets are kept");
             return Ok(kept);
         }
@@ -271,11 +281,13 @@ mod tests {
     /// What version 1 wrote; it must be readable for ever.
     #[test]
     fn the_stored_form_of_version_1_does_not_change() {
-        let kept = Record { storage: Kept::Topic, moving_to: None };
-        let moving = Record { storage: Kept::ConsumerOffsets, moving_to: Some(Kept::Topic) };
+        let kept = Record::at(Kept::Topic);
+        let moving = Record { moving_to: Some(Kept::Topic), ..Record::at(Kept::ConsumerOffsets) };
+        let moved = Record { left_in: Some(Kept::ConsumerOffsets), ..kept };
         assert_eq!(encode(kept).unwrap(), b"\x01{\"storage\":\"topic\"}");
         assert_eq!(encode(moving).unwrap(), b"\x01{\"storage\":\"consumer-offsets\",\"moving_to\":\"topic\"}");
-        for record in [kept, moving] {
+        assert_eq!(encode(moved).unwrap(), b"\x01{\"storage\":\"topic\",\"left_in\":\"consumer-offsets\"}");
+        for record in [kept, moving, moved] {
             assert_eq!(decode(&encode(record).unwrap()), Ok(record));
         }
         for bytes in [&b""[..], b"\x02{\"storage\":\"topic\"}", b"\x01{\"storage\":\"elsewhere\"}", b"\x01{}"] {

@@ -6,7 +6,7 @@
 //! 2. It writes down that a move is under way. No server starts from then on, and who started before is among the gateways.
 //! 3. It copies into an emptied target, reads the target, and compares.
 //! 4. It reads the source again: what changed meanwhile was written by a server that should not run.
-//! 5. It writes the new place down, and only then clears the old one.
+//! 5. It writes the new place down, and that the old one is to be cleared, and only then clears it.
 //!
 //! - `alone`: step 1
 //! - `place`: reading, writing and clearing either place
@@ -118,14 +118,15 @@ async fn run(
     drop_unfit: bool,
 ) -> Result<Migrated, MigrateError> {
     let mut log = RecordLog::open(store, config.instance_id).await?;
-    let record = log.record.unwrap_or(Record { storage: Kept::Topic, moving_to: None });
+    let record = log.record.unwrap_or(Record::at(Kept::Topic));
     let topics = TopicDirectory::open(Arc::clone(store), config).await?;
     let places = Places { config, store, topics: &topics };
     let from = record.storage;
     if from == to {
-        note(&mut log, Record { storage: to, moving_to: None }).await?;
-        // What a move that was called off, or ended in its last step, has left.
-        places.clear(if to == Kept::Topic { Kept::ConsumerOffsets } else { Kept::Topic }).await?;
+        // A move that is called off may have copied already.
+        let left_in = record.moving_to.or(record.left_in);
+        note(&mut log, Record { left_in, ..Record::at(to) }).await?;
+        clear(&mut log, &places).await?;
         return Ok(Migrated { was_there: true, ..Migrated::default() });
     }
     let source = places.read(from).await?;
@@ -136,22 +137,34 @@ async fn run(
         }
         allows(store, config.instance_id).await?.map_err(MigrateError::Refused)?;
     }
-    note(&mut log, Record { storage: from, moving_to: Some(to) }).await?;
-    alone.check()?;
+    note(&mut log, Record { moving_to: Some(to), left_in: record.left_in, ..Record::at(from) }).await?;
+    // Who joins from here on finds the move, and who had joined is known after this.
+    alone.confirm().await?;
     places.write(to, &source).await?;
     if places.read(to).await?.rows != source.rows {
         return Err(MigrateError::Different);
     }
-    alone.check()?;
+    alone.confirm().await?;
     if places.read(from).await?.rows != source.rows {
         return Err(MigrateError::Changed);
     }
-    note(&mut log, Record { storage: to, moving_to: None }).await?;
+    note(&mut log, Record { left_in: Some(from), ..Record::at(to) }).await?;
     // They are moved, whatever becomes of this; another run with the same target clears what is left.
-    if let Err(error) = places.clear(from).await {
+    if let Err(error) = clear(&mut log, &places).await {
         tracing::warn!(%error, "committed offsets are moved, and some are still in the old place too");
     }
     Ok(summary(&source, to))
+}
+
+/// Clears what a move left in the other place, as the record says. Where it says nothing, what is there is not of these
+/// gateways: others in front of the same topics may keep their offsets there.
+async fn clear(log: &mut RecordLog, places: &Places<'_>) -> Result<(), MigrateError> {
+    let Some(record) = log.record else { return Ok(()) };
+    if let Some(left_in) = record.left_in {
+        places.clear(left_in).await?;
+        note(log, Record::at(record.storage)).await?;
+    }
+    Ok(())
 }
 
 async fn note(log: &mut RecordLog, record: Record) -> Result<(), MigrateError> {

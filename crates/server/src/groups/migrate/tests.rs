@@ -1,11 +1,12 @@
 use std::collections::BTreeMap;
 
 use milena_groups::{CommitPartition, CommitRequest, CommitTopic, Generation, Sender};
-use milena_store::testing::{MemoryStore, OffsetFault, OffsetRules};
+use milena_store::testing::{Fault, MemoryStore, OffsetFault, OffsetRules};
 use milena_store::{OffsetStore, TopicSettings};
 use tokio::time::{Duration, timeout};
 
 use super::*;
+use crate::gateways::{ClusterSettings, Gateways};
 use crate::groups::storage::{OffsetStorage, StorageError, choose};
 use crate::groups::topics::incarnation;
 use crate::groups::{ForeignOffsets, GroupService};
@@ -117,42 +118,91 @@ async fn offsets_go_to_the_store_and_back_whole_and_another_run_finds_them_there
     assert!(OffsetStore::groups(&store, &topic).await.unwrap().is_empty(), "nothing holds back retention any more");
 }
 
-/// Each way, killed at every call about consumer offsets, then run again.
+/// Consumer offsets of other gateways in front of the same topics.
+async fn others_have_some(store: &MemoryStore) {
+    let topic = store.topic("kafka", "t").await.unwrap().unwrap().topic;
+    store.create_group(&topic, "kafka.cg.theirs").await.unwrap();
+    OffsetStore::store(store, &topic.partition(0), "kafka.cg.theirs", 3).await.unwrap();
+}
+
+async fn groups_in_store(store: &MemoryStore) -> Vec<String> {
+    let topic = store.topic("kafka", "t").await.unwrap().unwrap().topic;
+    OffsetStore::groups(store, &topic).await.unwrap()
+}
+
+#[tokio::test]
+async fn where_no_move_left_offsets_in_the_store_those_of_others_stay() {
+    let store = filled(OffsetStorage::Topic).await;
+    others_have_some(&store).await;
+    assert!(moved(&store, Kept::Topic).await.unwrap().was_there);
+    assert_eq!(groups_in_store(&store).await, ["kafka.cg.theirs"]);
+}
+
 #[tokio::test(start_paused = true)]
-async fn a_move_that_is_killed_at_any_point_loses_nothing_and_is_finished_or_called_off_by_another_run() {
-    for (asked, to) in [(OffsetStorage::Topic, Kept::ConsumerOffsets), (OffsetStorage::Auto, Kept::Topic)] {
-        let mut interrupted = 0;
-        for calls in 0..1_000 {
-            let store = filled(asked).await;
-            let before = answers(&store).await;
-            for _ in 0..calls {
-                store.plan_offsets(None);
-            }
-            store.plan_offsets(OffsetFault::Hangs);
-            let killed = timeout(Duration::from_millis(100), moved(&store, to)).await.is_err();
-            store.forget_offset_faults();
-            if !killed {
-                break;
-            }
-            let started = open(&store, OffsetStorage::Auto).await.map(|_| ());
-            match started {
-                // Before the move was written down, or after it was done.
-                Ok(()) => assert_eq!(answers(&store).await, before, "{calls} calls"),
-                Err(StorageError::Moving { from, to: target }) => {
-                    interrupted += 1;
-                    assert_eq!(target, to);
-                    if calls % 2 == 0 {
-                        assert!(moved(&store, from).await.unwrap().was_there);
-                        assert_eq!(answers(&store).await, before, "{calls} calls, called off");
-                    }
-                }
-                Err(error) => panic!("{error}"),
-            }
-            moved(&store, to).await.unwrap();
-            assert_eq!(answers(&store).await, before, "{calls} calls");
+async fn a_move_that_is_killed_at_any_call_to_the_store_loses_nothing_and_is_finished_or_called_off_by_another_run() {
+    let plan = |store: &MemoryStore, calls: usize| {
+        for _ in 0..calls {
+            store.plan_offsets(None);
         }
+        store.plan_offsets(OffsetFault::Hangs);
+    };
+    for (asked, to) in [(OffsetStorage::Topic, Kept::ConsumerOffsets), (OffsetStorage::Auto, Kept::Topic)] {
+        let interrupted = killed_everywhere(asked, to, plan).await;
         assert!(interrupted > 3, "{interrupted}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_move_that_is_killed_at_any_append_to_a_log_loses_nothing_and_is_finished_or_called_off_by_another_run() {
+    for applied in [false, true] {
+        let plan = |store: &MemoryStore, appends: usize| {
+            for _ in 0..appends {
+                store.plan(None);
+            }
+            store.plan(Fault::Hangs { applied });
+        };
+        for (asked, to) in [(OffsetStorage::Topic, Kept::ConsumerOffsets), (OffsetStorage::Auto, Kept::Topic)] {
+            let interrupted = killed_everywhere(asked, to, plan).await;
+            assert!(interrupted > 0, "{interrupted}");
+        }
+    }
+}
+
+/// A move that is killed at the first call that `plan` counts, at the second and so on, and then run again. Says how many
+/// of them were killed with the move under way.
+async fn killed_everywhere(asked: OffsetStorage, to: Kept, plan: impl Fn(&MemoryStore, usize)) -> usize {
+    let mut interrupted = 0;
+    for calls in 0..1_000 {
+        let store = filled(asked).await;
+        let before = answers(&store).await;
+        plan(&store, calls);
+        let killed = timeout(Duration::from_millis(100), moved(&store, to)).await.is_err();
+        store.forget_offset_faults();
+        store.forget_faults();
+        if !killed {
+            break;
+        }
+        let started = open(&store, OffsetStorage::Auto).await.map(|_| ());
+        match started {
+            // Before the move was written down, or after it was done.
+            Ok(()) => assert_eq!(answers(&store).await, before, "{calls} calls"),
+            Err(StorageError::Moving { from, to: target }) => {
+                interrupted += 1;
+                assert_eq!(target, to);
+                if calls % 2 == 0 {
+                    assert!(moved(&store, from).await.unwrap().was_there);
+                    assert_eq!(answers(&store).await, before, "{calls} calls, called off");
+                }
+            }
+            Err(error) => panic!("{error}"),
+        }
+        moved(&store, to).await.unwrap();
+        assert_eq!(answers(&store).await, before, "{calls} calls");
+        if to == Kept::Topic {
+            assert!(groups_in_store(&store).await.is_empty(), "{calls} calls: nothing holds back retention");
+        }
+    }
+    interrupted
 }
 
 #[tokio::test]
@@ -178,13 +228,24 @@ async fn a_store_whose_rules_exclude_it_is_left_as_it_is() {
     assert!(matches!(moved(&MemoryStore::new(), Kept::Topic).await, Err(MigrateError::NotOffered)));
 }
 
+fn clustered(instance_id: u16) -> ServerConfig {
+    ServerConfig { instance_id, cluster: Some(ClusterSettings::default()), ..config(OffsetStorage::Auto) }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_joined_a_moment_ago_is_not_overlooked() {
+    let store = filled(OffsetStorage::Topic).await;
+    let alone = Alone::claim(&clustered(1), &shared(&store)).await.unwrap();
+    assert!(alone.confirm().await.is_ok());
+    let joined = Gateways::join(&ClusterSettings::default(), &clustered(2), &[], shared(&store)).await.unwrap();
+    assert!(matches!(alone.confirm().await, Err(MigrateError::Running)));
+    joined.leave(Duration::from_secs(5)).await;
+    assert!(alone.confirm().await.is_ok());
+}
+
 #[tokio::test(start_paused = true)]
 async fn while_a_gateway_runs_nothing_is_moved() {
     let store = filled(OffsetStorage::Topic).await;
-    let clustered = |instance_id| {
-        let cluster = Some(crate::gateways::ClusterSettings::default());
-        ServerConfig { instance_id, cluster, ..config(OffsetStorage::Auto) }
-    };
     let running = Alone::claim(&clustered(1), &shared(&store)).await.unwrap();
     let refused = migrate(&clustered(2), shared(&store), Kept::ConsumerOffsets, false).await;
     assert!(matches!(refused, Err(MigrateError::Running)), "{refused:?}");
