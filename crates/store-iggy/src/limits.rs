@@ -18,8 +18,9 @@ pub(crate) const OFFSET_CONNECTIONS: usize = 4;
 /// Name of a consumer group, as the server has it. Passed: refused.
 pub(crate) const GROUP_BYTES_MAX: usize = 255;
 
-/// Time in which a consumer offset whose call took too long, or whose connection broke, can still be stored: the SDK goes
-/// on trying for 30 s, and a server that still lives has read what was sent. Passed: the next one may be stored.
+/// Time in which a change of a consumer offset or of its group whose call took too long, or whose connection broke, can
+/// still take effect: the SDK goes on trying for 30 s, and a server that still lives has read what was sent. Passed: the
+/// next change is carried out.
 pub(crate) const OFFSET_LATE: Duration = Duration::from_secs(35);
 pub(crate) const OFFSET_LOST: Duration = Duration::from_secs(2);
 

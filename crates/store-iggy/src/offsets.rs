@@ -21,30 +21,70 @@ use crate::line::{CallError, For};
 /// Whose offsets they are. A named consumer would be hashed to 32 bits by the server, and two groups could share one.
 const KIND: ConsumerKind = ConsumerKind::ConsumerGroup;
 
+/// What a change is about.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Changed {
+    /// The offset of a partition.
+    Offset(PartitionRef),
+    /// The group itself, which takes the offsets of all partitions with it.
+    Group(TopicRef),
+}
+
+impl Changed {
+    fn topic(&self) -> &TopicRef {
+        match self {
+            Self::Offset(at) => &at.topic,
+            Self::Group(topic) => topic,
+        }
+    }
+
+    /// True when two of one group must take effect in their order.
+    fn meets(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Offset(at), Self::Offset(other)) => at == other,
+            _ => self.topic() == other.topic(),
+        }
+    }
+}
+
 /// Changes whose request may still take effect. One that comes behind them must not be overtaken.
 #[derive(Debug, Default)]
 pub(crate) struct Doubts {
-    until: Mutex<HashMap<(PartitionRef, String), Instant>>,
+    until: Mutex<HashMap<(Changed, String), Instant>>,
 }
 
 impl Doubts {
-    /// Refuses a change while the one before it can still take effect.
-    fn check(&self, at: &PartitionRef, group: &str, now: Instant) -> Result<(), StoreError> {
+    /// Refuses a change while one before it can still take effect.
+    fn check(&self, change: &Changed, group: &str, now: Instant) -> Result<(), StoreError> {
         let until = self.until.lock();
-        match until.get(&(at.clone(), group.to_owned())) {
-            Some(until) if now < *until => {
-                let reason = format!("an offset of {at:?} that the server did not confirm may still be stored");
+        let before = until.iter().find(|((before, of), until)| now < **until && of == group && before.meets(change));
+        match before {
+            Some(((before, _), _)) => {
+                let reason = format!("a change of {before:?} that the server did not confirm may still take effect");
                 Err(StoreError::Busy { reason })
             }
-            _ => Ok(()),
+            None => Ok(()),
         }
     }
 
     /// Each call over a connection can leave one behind, and those that are over go with the next, so they are few.
-    fn note(&self, at: &PartitionRef, group: &str, now: Instant, time: Duration) {
+    fn note(&self, change: Changed, group: &str, now: Instant, time: Duration) {
         let mut doubts = self.until.lock();
         doubts.retain(|_, until| now < *until);
-        doubts.insert((at.clone(), group.to_owned()), now + time);
+        doubts.insert((change, group.to_owned()), now + time);
+    }
+
+    /// Notes a change when its outcome leaves open whether it will take effect.
+    fn note_outcome(&self, change: Changed, group: &str, outcome: &Result<(), CallError>) {
+        if let Err(error) = outcome
+            && matches!(error.of(Op::Change, ""), StoreError::InDoubt { .. })
+        {
+            // A request that was given up is tried by the SDK for as long as it likes; of a connection that is gone,
+            // the server has read what it will read.
+            let late = matches!(error, CallError::Late(_));
+            let time = if late { limits::OFFSET_LATE } else { limits::OFFSET_LOST };
+            self.note(change, group, Instant::now(), time);
+        }
     }
 }
 
@@ -71,13 +111,14 @@ impl Inner {
     /// Asks something that changes nothing; once more when the connection turns out to be dead.
     async fn ask_offsets<T, F>(
         &self,
+        target: For<'_>,
         request: impl Fn(std::sync::Arc<iggy::prelude::TcpClient>) -> F,
     ) -> Result<T, CallError>
     where
         F: Future<Output = Result<T, IggyError>>,
     {
-        match self.pool.offsets().call(For::Any, &request, |outcome| outcome).await {
-            Err(error) if error.is_loss() => self.pool.offsets().call(For::Any, &request, |outcome| outcome).await,
+        match self.pool.offsets().call(target, &request, |outcome| outcome).await {
+            Err(error) if error.is_loss() => self.pool.offsets().call(target, &request, |outcome| outcome).await,
             asked => asked,
         }
     }
@@ -101,8 +142,9 @@ impl Inner {
         self.partition(at).await?;
         let address = &Address::new(self, &at.topic, group)?;
         let partition = Some(at.partition);
+        // In a cluster each node answers from what it has, and only the one that leads the partition has all.
         let asked = self
-            .ask_offsets(|client| async move {
+            .ask_offsets(For::Reading(at), |client| async move {
                 client.get_consumer_offset(&address.consumer, &address.stream, &address.topic, partition).await
             })
             .await;
@@ -130,17 +172,10 @@ impl Inner {
     where
         F: Future<Output = Result<(), IggyError>>,
     {
-        self.offset_doubts.check(at, group, Instant::now())?;
-        let outcome = self.pool.offsets().call(For::Any, request, |outcome| outcome).await;
-        if let Err(error) = &outcome
-            && matches!(error.of(Op::Change, ""), StoreError::InDoubt { .. })
-        {
-            // A request that was given up is tried by the SDK for as long as it likes; of a connection that is gone,
-            // the server has read what it will read.
-            let late = matches!(error, CallError::Late(_));
-            let time = if late { limits::OFFSET_LATE } else { limits::OFFSET_LOST };
-            self.offset_doubts.note(at, group, Instant::now(), time);
-        }
+        let change = Changed::Offset(at.clone());
+        self.offset_doubts.check(&change, group, Instant::now())?;
+        let outcome = self.pool.offsets().call(For::Writing(at), request, |outcome| outcome).await;
+        self.offset_doubts.note_outcome(change, group, &outcome);
         Ok(outcome)
     }
 
@@ -186,6 +221,7 @@ impl Inner {
     async fn create_offset_group(&self, topic: &TopicRef, group: &str) -> Result<(), StoreError> {
         // Asked anew: a group created under the name of a topic that is another one by now would let it inherit.
         self.check_there(topic).await?;
+        self.offset_doubts.check(&Changed::Group(topic.clone()), group, Instant::now())?;
         let address = &Address::new(self, topic, group)?;
         let created = self.pool.offsets().call(
             For::Any,
@@ -202,7 +238,7 @@ impl Inner {
         self.state(topic).await?;
         let address = &Address::new(self, topic, group)?;
         let asked = self
-            .ask_offsets(|client| async move {
+            .ask_offsets(For::Any, |client| async move {
                 client.get_consumer_group(&address.stream, &address.topic, &address.consumer.id).await
             })
             .await;
@@ -216,7 +252,8 @@ impl Inner {
     async fn offset_groups(&self, topic: &TopicRef) -> Result<Vec<String>, StoreError> {
         self.state(topic).await?;
         let (stream, name) = &self.names.topic(topic.stream(), topic.topic())?;
-        let asked = self.ask_offsets(|client| async move { client.get_consumer_groups(stream, name).await }).await;
+        let asked =
+            self.ask_offsets(For::Any, |client| async move { client.get_consumer_groups(stream, name).await }).await;
         match asked.map_err(|error| error.of(Op::Read, "consumer groups")) {
             Ok(groups) => Ok(groups.into_iter().map(|group| group.name).collect()),
             Err(StoreError::NotFound { .. }) => Err(self.missing(topic, "the topic").await),
@@ -229,6 +266,8 @@ impl Inner {
             Err(StoreError::NotFound { .. }) => return Ok(()),
             there => there?,
         }
+        let change = Changed::Group(topic.clone());
+        self.offset_doubts.check(&change, group, Instant::now())?;
         let address = &Address::new(self, topic, group)?;
         let deleted = self.pool.offsets().call(
             For::Any,
@@ -237,7 +276,9 @@ impl Inner {
             },
             |outcome| outcome,
         );
-        match deleted.await.map_err(|error| error.of(Op::Change, "a consumer group")) {
+        let deleted = deleted.await;
+        self.offset_doubts.note_outcome(change, group, &deleted);
+        match deleted.map_err(|error| error.of(Op::Change, "a consumer group")) {
             // It is not there; the topic was.
             Ok(()) | Err(StoreError::NotFound { .. }) => Ok(()),
             Err(error) => Err(error),
@@ -295,13 +336,29 @@ mod tests {
         let doubts = Doubts::default();
         let topic = TopicRef::new("s", "t", 1, 2, 3);
         let (at, now) = (topic.partition(0), Instant::now());
-        assert_eq!(doubts.check(&at, "g", now), Ok(()));
-        doubts.note(&at, "g", now, limits::OFFSET_LATE);
-        assert!(matches!(doubts.check(&at, "g", now), Err(StoreError::Busy { .. })));
-        assert_eq!(doubts.check(&at, "other", now), Ok(()));
-        assert_eq!(doubts.check(&topic.partition(1), "g", now), Ok(()));
-        assert_eq!(doubts.check(&at, "g", now + limits::OFFSET_LATE), Ok(()));
-        doubts.note(&at, "other", now + limits::OFFSET_LATE, limits::OFFSET_LOST);
+        let offset = Changed::Offset(at);
+        assert_eq!(doubts.check(&offset, "g", now), Ok(()));
+        doubts.note(offset.clone(), "g", now, limits::OFFSET_LATE);
+        assert!(matches!(doubts.check(&offset, "g", now), Err(StoreError::Busy { .. })));
+        assert_eq!(doubts.check(&offset, "other", now), Ok(()));
+        assert_eq!(doubts.check(&Changed::Offset(topic.partition(1)), "g", now), Ok(()));
+        assert_eq!(doubts.check(&offset, "g", now + limits::OFFSET_LATE), Ok(()));
+        doubts.note(offset, "other", now + limits::OFFSET_LATE, limits::OFFSET_LOST);
         assert_eq!(doubts.until.lock().len(), 1, "what is over is forgotten");
+    }
+
+    #[test]
+    fn the_deletion_of_a_group_and_the_changes_of_its_offsets_wait_for_each_other() {
+        let topic = TopicRef::new("s", "t", 1, 2, 3);
+        let (offset, group) = (Changed::Offset(topic.partition(0)), Changed::Group(topic));
+        let elsewhere = Changed::Offset(TopicRef::new("s", "u", 1, 3, 3).partition(0));
+        let now = Instant::now();
+        for (first, second) in [(&group, &offset), (&offset, &group), (&group, &group)] {
+            let doubts = Doubts::default();
+            doubts.note(first.clone(), "g", now, limits::OFFSET_LOST);
+            assert!(matches!(doubts.check(second, "g", now), Err(StoreError::Busy { .. })), "{first:?} {second:?}");
+            assert_eq!(doubts.check(second, "other", now), Ok(()));
+            assert_eq!(doubts.check(&elsewhere, "g", now), Ok(()));
+        }
     }
 }

@@ -67,6 +67,35 @@ fn a_store_whose_reply_was_lost_holds_up_the_next_until_it_can_no_longer_take_ef
 }
 
 #[test]
+fn a_deletion_of_a_group_whose_reply_was_lost_cannot_take_a_later_commit_with_it() {
+    let server = TestServer::with(OffsetRules::Free);
+    let store = server.open();
+    let topic = block_on(store.create_topic("kafka", "orders", 1, &TopicSettings::default())).unwrap().topic;
+    let at = topic.partition(0);
+    block_on(store.create_group(&topic, "readers")).unwrap();
+    let deletion = On::Operation(Operation::DeleteConsumerGroup);
+    server.door.lock().as_ref().unwrap().faults().plan(deletion, Fault::CutBeforeApply);
+    let cut = block_on(store.delete_group(&topic, "readers"));
+    assert!(matches!(cut, Err(StoreError::InDoubt { .. })), "{cut:?}");
+    let commit = || {
+        block_on(store.create_group(&topic, "readers"))?;
+        block_on(OffsetStore::store(store.as_ref(), &at, "readers", 2))
+    };
+    let (created, stored) = (
+        block_on(store.create_group(&topic, "readers")),
+        block_on(OffsetStore::store(store.as_ref(), &at, "readers", 1)),
+    );
+    assert!(matches!(created, Err(StoreError::Busy { .. })), "{created:?}");
+    assert!(matches!(stored, Err(StoreError::Busy { .. })), "{stored:?}");
+    let started = Instant::now();
+    while commit().is_err() {
+        assert!(started.elapsed() < Duration::from_secs(30));
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    assert_eq!(block_on(store.load(&at, "readers")), Ok(Some(2)));
+}
+
+#[test]
 fn a_server_that_is_away_is_an_error_and_never_no_offset() {
     let server = TestServer::with(OffsetRules::Free);
     let store = open(milena_store_iggy::IggyConfig { call_timeout: Duration::from_secs(2), ..server.config() });
