@@ -36,7 +36,8 @@ async fn append(server: &TestServer, topic: &str, partition: u32, records: usize
     use milena_store::testing::{TestMessage, batch_of};
     let broker = server.server().broker();
     let at = broker.topics.by_name(topic).unwrap().store.partition(partition);
-    let messages: Vec<TestMessage> = (0..records).map(|_| TestMessage::default()).collect();
+    // Not every store takes a message without a payload.
+    let messages = vec![TestMessage::new(1, b"x"); records];
     broker.store.append(&at, batch_of(&messages)).await.unwrap();
 }
 
