@@ -15,15 +15,15 @@ use milena_store::{StoreError, TopicInfo, TopicRef};
 
 use crate::catalog::{self, Catalog};
 use crate::fault::failed;
-use crate::folder::{FORMAT, OpenError, in_folder, mark, read_format, read_origin};
+use crate::folder::{FORMAT, OpenError, in_folder, load_catalog, mark, read_format, remove_tree, was_closed};
 use crate::format::SEGMENT_HEADER_BYTES;
 use crate::fs::real::RealFs;
 use crate::fs::{Access, File, Fs};
 use crate::index::Place;
 use crate::limits::BACKUP_ROUNDS_MAX;
-use crate::partition::{Origin, load_start, partition_dir, save_start};
+use crate::partition::{load_start, partition_dir, save_start};
 use crate::scan::{Scanner, Step};
-use crate::segment::{DATA_SUFFIX, INDEX_SUFFIX, Segment};
+use crate::segment::{DATA_SUFFIX, INDEX_SUFFIX, Segment, bases};
 
 /// What was copied.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -81,7 +81,10 @@ pub fn backup(from: &Path, to: &Path, rank: impl Fn(&TopicRef) -> u8) -> Result<
     if to.symlink_metadata().is_ok() {
         return Err(BackupError::Taken { path: to.to_owned() });
     }
-    let catalog = load_catalog(from)?;
+    if !read_format(&RealFs, from)? {
+        return Err(OpenError::NoCatalog { dir: from.to_owned() }.into());
+    }
+    let catalog = load_catalog(&RealFs, from)?;
     fs::create_dir(&partial).map_err(|error| match error.kind() {
         io::ErrorKind::AlreadyExists => BackupError::Taken { path: partial.clone() },
         _ => BackupError::Io(failed(format_args!("creating {}", partial.display()), &error)),
@@ -100,16 +103,6 @@ pub fn backup(from: &Path, to: &Path, rank: impl Fn(&TopicRef) -> u8) -> Result<
     copied
 }
 
-fn load_catalog(from: &Path) -> Result<Catalog, BackupError> {
-    let no_catalog = || OpenError::NoCatalog { dir: from.to_owned() };
-    if !read_format(&RealFs, from)? {
-        return Err(no_catalog().into());
-    }
-    let loaded = Catalog::load(&RealFs, from);
-    let loaded = loaded.map_err(|error| OpenError::Store { dir: from.to_owned(), error })?;
-    Ok(loaded.ok_or_else(no_catalog)?)
-}
-
 fn copy_all(
     from: &Path,
     to: &Path,
@@ -118,7 +111,7 @@ fn copy_all(
 ) -> Result<BackupReport, BackupError> {
     let mut topics: Vec<TopicInfo> = catalog.topics().collect();
     topics.sort_by_key(|info| (rank(&info.topic), info.topic.topic_id()));
-    let closed = read_origin(&RealFs, from, false).map_err(BackupError::Io)? == Origin::Closed;
+    let closed = was_closed(&RealFs, from)?;
     let mut report = BackupReport::default();
     for info in &topics {
         for partition in 0..info.partitions {
@@ -135,12 +128,12 @@ fn copy_all(
     }
     report.topics = topics.len() as u64;
     // Of a topic that was deleted meanwhile any file may be missing.
-    let left = load_catalog(from)?;
+    let left = load_catalog(&RealFs, from)?;
     for gone in topics.iter().filter(|info| left.topics().all(|kept| kept.topic != info.topic)) {
         catalog.remove(&gone.topic);
         report.topics -= 1;
         if let Some(dir) = partition_dir(to, &gone.topic.partition(0)).parent() {
-            crate::folder::remove_tree(&RealFs, dir);
+            remove_tree(&RealFs, dir);
         }
     }
     catalog.save(&RealFs, to).map_err(|error| BackupError::Io(in_folder(catalog::NAME, error)))?;
@@ -185,9 +178,7 @@ impl PartitionCopy {
             return Ok(None);
         }
         attempt("creating", &self.to, || fs::create_dir_all(&self.to))?;
-        let mut bases: Vec<u64> =
-            items.iter().filter_map(|item| item.name.strip_suffix(DATA_SUFFIX)?.parse().ok()).collect();
-        bases.sort_unstable();
+        let mut bases = bases(&items);
         let below = bases.partition_point(|base| *base <= start.unwrap_or(0)).saturating_sub(1);
         bases.drain(..below);
         if let Some(start) = start {

@@ -2,18 +2,17 @@
 
 use std::path::{Path, PathBuf};
 
-use milena_store::{PartitionRef, StoreError, TopicInfo};
+use milena_store::{PartitionRef, StoreError};
 
-use crate::catalog::Catalog;
 use crate::fault::failed;
-use crate::folder::{OpenError, read_origin};
+use crate::folder::{AtRest, OpenError};
 use crate::format::SEGMENT_HEADER_BYTES;
 use crate::fs::real::RealFs;
 use crate::fs::{Access, Fs};
 use crate::index::Place;
-use crate::partition::{Origin, load_start, partition_dir};
+use crate::partition::{load_start, partition_dir};
 use crate::scan::{Scanner, Step};
-use crate::segment::{DATA_SUFFIX, ReadHeader, Segment};
+use crate::segment::{ReadHeader, Segment, bases};
 
 /// What a data folder holds, and what is wrong with it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -73,21 +72,13 @@ pub fn check_data(dir: &Path) -> Result<CheckReport, OpenError> {
 
 pub(crate) fn check_on(fs: &dyn Fs, root: &Path) -> Result<CheckReport, OpenError> {
     let store = |error: StoreError| OpenError::Store { dir: root.to_owned(), error };
-    let lock = crate::folder::lock(fs, root)?;
-    crate::folder::read_format(fs, root)?;
-    let Some(catalog) = Catalog::load(fs, root).map_err(store)? else {
-        return Err(OpenError::NoCatalog { dir: root.to_owned() });
-    };
-    let mut topics: Vec<TopicInfo> = catalog.topics().collect();
-    topics.sort_by_key(|info| info.topic.topic_id());
-    let closed = read_origin(fs, root, false).map_err(store)? == Origin::Closed;
-    let mut report = CheckReport { topics: topics.len() as u64, ..CheckReport::default() };
-    for info in topics {
+    let folder = AtRest::of(fs, root)?;
+    let mut report = CheckReport { topics: folder.topics.len() as u64, ..CheckReport::default() };
+    for info in &folder.topics {
         for partition in 0..info.partitions {
-            check_partition(fs, root, &info.topic.partition(partition), closed, &mut report).map_err(store)?;
+            check_partition(fs, root, &info.topic.partition(partition), folder.closed, &mut report).map_err(store)?;
         }
     }
-    drop(lock);
     Ok(report)
 }
 
@@ -135,9 +126,7 @@ fn check_partition(
             0
         }
     };
-    let mut bases: Vec<u64> =
-        items.iter().filter_map(|item| item.name.strip_suffix(DATA_SUFFIX)?.parse().ok()).collect();
-    bases.sort_unstable();
+    let bases = bases(&items);
     let mut expected = start;
     for (number, base) in bases.iter().enumerate() {
         let segment = Segment::new(0, &dir, *base, 0);

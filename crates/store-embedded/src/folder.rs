@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use milena_store::StoreError;
+use milena_store::{StoreError, TopicInfo};
 
 use crate::catalog::{self, Catalog};
 use crate::fault::failed;
@@ -101,8 +101,39 @@ impl Folder {
     }
 }
 
+/// A folder that no process uses, held so, for work on its files.
+pub(crate) struct AtRest {
+    /// Its topics, by number.
+    pub(crate) topics: Vec<TopicInfo>,
+    /// True when the store was closed, so that everything in it was whole.
+    pub(crate) closed: bool,
+    _lock: Lock,
+}
+
+impl AtRest {
+    pub(crate) fn of(fs: &dyn Fs, root: &Path) -> Result<Self, OpenError> {
+        let lock = lock(fs, root)?;
+        read_format(fs, root)?;
+        let mut topics: Vec<TopicInfo> = load_catalog(fs, root)?.topics().collect();
+        topics.sort_by_key(|info| info.topic.topic_id());
+        Ok(Self { topics, closed: was_closed(fs, root)?, _lock: lock })
+    }
+}
+
+/// The catalog of a folder that has one.
+pub(crate) fn load_catalog(fs: &dyn Fs, root: &Path) -> Result<Catalog, OpenError> {
+    let loaded = Catalog::load(fs, root).map_err(|error| OpenError::Store { dir: root.to_owned(), error })?;
+    loaded.ok_or_else(|| OpenError::NoCatalog { dir: root.to_owned() })
+}
+
+/// True when the last process that used the folder closed it.
+pub(crate) fn was_closed(fs: &dyn Fs, root: &Path) -> Result<bool, OpenError> {
+    let origin = read_origin(fs, root, false).map_err(|error| OpenError::Store { dir: root.to_owned(), error })?;
+    Ok(origin == Origin::Closed)
+}
+
 /// Locks the folder against other processes.
-pub(crate) fn lock(fs: &dyn Fs, root: &Path) -> Result<Lock, OpenError> {
+fn lock(fs: &dyn Fs, root: &Path) -> Result<Lock, OpenError> {
     let lock = fs.lock(&root.join(LOCK)).map_err(|error| {
         let error = failed("locking it", &error);
         OpenError::Store { dir: root.to_owned(), error }
@@ -138,7 +169,7 @@ pub(crate) fn mark(fs: &dyn Fs, root: &Path, closed: bool) -> Result<(), StoreEr
     replace_small(fs, root, SESSION, content.as_bytes()).map_err(|error| in_folder(SESSION, error))
 }
 
-pub(crate) fn read_origin(fs: &dyn Fs, root: &Path, fresh: bool) -> Result<Origin, StoreError> {
+fn read_origin(fs: &dyn Fs, root: &Path, fresh: bool) -> Result<Origin, StoreError> {
     if fresh {
         return Ok(Origin::Closed);
     }

@@ -14,7 +14,7 @@ use parking_lot::{Mutex, RwLock};
 use crate::env::Env;
 use crate::fault::{Fault, Wait, failed};
 use crate::format::{ENTRY_HEADER_BYTES, EntryHeader, HeaderError, SEGMENT_HEADER_BYTES, SegmentHeader, claimed_nonce};
-use crate::fs::{Access, File, Fs, TEMPORARY_SUFFIX, read_exact_at, read_small, remove_if_there};
+use crate::fs::{Access, File, Fs, Item, TEMPORARY_SUFFIX, read_exact_at, read_small, remove_if_there};
 use crate::handles::{Handle, Key};
 use crate::index::{self, Block, Index, Place};
 use crate::scan::{Scanner, Step};
@@ -28,6 +28,18 @@ const INDEX_FILE_BYTES_MAX: u64 = 256 * 1024 * 1024;
 
 /// Bytes that are written again at once.
 const CHUNK_BYTES: usize = 256 * 1024;
+
+/// First offsets of the segments among the names in a folder, in order.
+pub(crate) fn bases(items: &[Item]) -> Vec<u64> {
+    let mut bases: Vec<u64> = items.iter().filter_map(base_of).collect();
+    bases.sort_unstable();
+    bases
+}
+
+/// First offset of a segment, when the name is one of a segment file.
+pub(crate) fn base_of(item: &Item) -> Option<u64> {
+    item.name.strip_suffix(DATA_SUFFIX)?.parse().ok()
+}
 
 /// A segment of a partition.
 pub(crate) struct Segment {

@@ -15,7 +15,7 @@ use crate::format::SegmentHeader;
 use crate::fs::{Access, File, TEMPORARY_SUFFIX};
 use crate::index::{Index, Place};
 use crate::scan::{Scanner, Step};
-use crate::segment::{DATA_SUFFIX, ReadHeader, Segment, block_of, gap};
+use crate::segment::{ReadHeader, Segment, base_of, block_of, gap};
 
 /// A partition on its way from files to memory.
 pub(super) struct Recovery<'a> {
@@ -86,7 +86,7 @@ impl<'a> Recovery<'a> {
         for item in items.iter().filter(|item| !item.is_dir) {
             if item.name.ends_with(TEMPORARY_SUFFIX) {
                 recovery.try_io("removing a temporary file in", || env.fs.remove_file(&dir.join(&item.name)))?;
-            } else if let Some(base) = item.name.strip_suffix(DATA_SUFFIX).and_then(|base| base.parse().ok()) {
+            } else if let Some(base) = base_of(item) {
                 let segment = Segment::new(number, dir, base, 0);
                 let size =
                     recovery.try_io("opening a segment in", || env.fs.open(&segment.path, Access::Read)?.size())?;

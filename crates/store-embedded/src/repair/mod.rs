@@ -13,12 +13,11 @@ mod plan;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use milena_store::{INTERNAL_STREAM, StoreError, TopicInfo};
+use milena_store::{INTERNAL_STREAM, StoreError};
 
-use crate::catalog::Catalog;
-use crate::folder::{OpenError, lock, read_format, read_origin};
+use crate::folder::{AtRest, OpenError};
 use crate::fs::real::RealFs;
-use crate::partition::{Origin, partition_dir};
+use crate::partition::partition_dir;
 use plan::Plan;
 
 /// What a repair did, or would do.
@@ -130,20 +129,13 @@ impl RepairReport {
 /// When the folder is in use, has another format, its catalog cannot be read, or a file cannot be read or written.
 pub fn repair_data(dir: &Path, execute: bool, time: &str) -> Result<RepairReport, OpenError> {
     let store = |error: StoreError| OpenError::Store { dir: dir.to_owned(), error };
-    let _lock = lock(&RealFs, dir)?;
-    read_format(&RealFs, dir)?;
-    let Some(catalog) = Catalog::load(&RealFs, dir).map_err(store)? else {
-        return Err(OpenError::NoCatalog { dir: dir.to_owned() });
-    };
-    let mut topics: Vec<TopicInfo> = catalog.topics().collect();
-    topics.sort_by_key(|info| info.topic.topic_id());
-    let closed = read_origin(&RealFs, dir, false).map_err(store)? == Origin::Closed;
+    let at_rest = AtRest::of(&RealFs, dir)?;
     let mut report = RepairReport::default();
-    for info in topics {
+    for info in &at_rest.topics {
         for partition in 0..info.partitions {
             let id = info.topic.partition(partition);
             let folder = partition_dir(dir, &id);
-            let plan = Plan::of(&folder, closed).map_err(store)?;
+            let plan = Plan::of(&folder, at_rest.closed).map_err(store)?;
             let mut repairs = plan.repairs(&format!("{id:?}"));
             if info.topic.stream() == INTERNAL_STREAM {
                 repairs.iter_mut().for_each(|repair| repair.kind = RepairKind::State);

@@ -13,7 +13,7 @@ use crate::fs::{Access, Fs};
 use crate::index::Place;
 use crate::partition::{START, load_start};
 use crate::scan::{Scanner, Step};
-use crate::segment::{DATA_SUFFIX, ReadHeader, Segment};
+use crate::segment::{ReadHeader, Segment, bases};
 
 /// What to do about one partition.
 pub(super) struct Plan {
@@ -55,9 +55,7 @@ impl Plan {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(plan),
             Err(error) => return Err(failed(format_args!("listing {}", dir.display()), &error)),
         };
-        let mut bases: Vec<u64> =
-            items.iter().filter_map(|item| item.name.strip_suffix(DATA_SUFFIX)?.parse().ok()).collect();
-        bases.sort_unstable();
+        let bases = bases(&items);
         let first = bases.first().copied();
         plan.new_start = match (load_start(&RealFs, dir), first) {
             (Ok(start), Some(first)) if first > start.unwrap_or(0) => Some((Some(start.unwrap_or(0)), first)),
