@@ -173,7 +173,7 @@ async fn accept_all(service: Arc<Service>, socket: TcpListener) {
 fn admit(service: &Arc<Service>, stream: TcpStream, peer: SocketAddr) {
     let limit = service.config.limits.connections_max;
     let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
-    let Some(place) = Place::take(service) else {
+    let Some(place) = service.lifecycle.enter(limit) else {
         service.metrics.refused.add(1);
         if let Some(suppressed) = service.quiet.admit(peer.ip(), Instant::now()) {
             tracing::warn!(%peer, limit, suppressed, "iggy connection refused");
@@ -187,19 +187,4 @@ fn admit(service: &Arc<Service>, stream: TcpStream, peer: SocketAddr) {
         connection::run(service, stream, peer).await;
         drop(place);
     });
-}
-
-/// A place among all connections.
-struct Place(Arc<Service>);
-
-impl Place {
-    fn take(service: &Arc<Service>) -> Option<Self> {
-        service.lifecycle.enter(service.config.limits.connections_max).then(|| Self(Arc::clone(service)))
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.0.lifecycle.leave();
-    }
 }

@@ -56,7 +56,7 @@ pub(crate) struct Service {
     pub(crate) members: Members,
     pub(crate) clients: Clients,
     pub(crate) memory: Arc<Memory>,
-    pub(crate) lifecycle: Lifecycle,
+    pub(crate) lifecycle: Arc<Lifecycle>,
     pub(crate) metrics: DoorMetrics,
     pub(crate) quiet: QuietLog,
     /// Room for answers to polls, in mebibytes.
@@ -85,7 +85,7 @@ impl Service {
             members: Members::default(),
             clients: Clients::new(),
             memory,
-            lifecycle: Lifecycle::default(),
+            lifecycle: Arc::default(),
             metrics: DoorMetrics::default(),
             quiet: QuietLog::default(),
             polls: Arc::new(Semaphore::new(config.limits.polls_mib_max.max(1))),

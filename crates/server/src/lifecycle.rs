@@ -1,5 +1,6 @@
 //! Phases of the server's life, and the count of connections that are still there.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::sync::{Notify, watch};
@@ -57,19 +58,12 @@ impl Lifecycle {
         self.connections.load(Ordering::Acquire)
     }
 
-    /// Counts a connection in, unless there are `max` already. [`Self::leave`] counts it out.
+    /// Counts a connection in for as long as the place is kept; `None` when there are `max` already.
     #[must_use]
-    pub fn enter(&self, max: usize) -> bool {
-        self.connections
-            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |open| (open < max).then(|| open + 1))
-            .is_ok()
-    }
-
-    /// Counts a connection out.
-    pub fn leave(&self) {
-        if self.connections.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.emptied.notify_waiters();
-        }
+    pub fn enter(self: &Arc<Self>, max: usize) -> Option<Place> {
+        let entered =
+            self.connections.fetch_update(Ordering::AcqRel, Ordering::Acquire, |open| (open < max).then(|| open + 1));
+        entered.is_ok().then(|| Place(Arc::clone(self)))
     }
 
     /// Resolves when no connection is open.
@@ -83,6 +77,18 @@ impl Lifecycle {
                 return;
             }
             emptied.await;
+        }
+    }
+}
+
+/// A place among all connections, until it is dropped.
+#[derive(Debug)]
+pub struct Place(Arc<Lifecycle>);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if self.0.connections.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.0.emptied.notify_waiters();
         }
     }
 }
@@ -102,9 +108,10 @@ mod tests {
 
     #[test]
     fn no_more_than_the_maximum_enter() {
-        let lifecycle = Lifecycle::default();
-        assert!(lifecycle.enter(2) && lifecycle.enter(2) && !lifecycle.enter(2));
-        lifecycle.leave();
-        assert!(lifecycle.enter(2));
+        let lifecycle = Arc::new(Lifecycle::default());
+        let (first, second) = (lifecycle.enter(2), lifecycle.enter(2));
+        assert!(first.is_some() && second.is_some() && lifecycle.enter(2).is_none());
+        drop(first);
+        assert!(lifecycle.enter(2).is_some());
     }
 }

@@ -14,7 +14,7 @@ use tokio::net::{TcpListener, TcpStream};
 use crate::broker::Broker;
 use crate::config::ListenerConfig;
 use crate::connection;
-use crate::lifecycle::Phase;
+use crate::lifecycle::{Phase, Place};
 use crate::metrics::Counter;
 use crate::peer::Connection;
 use crate::quiet::QuietLog;
@@ -132,7 +132,7 @@ fn admit(broker: &Arc<Broker>, bound: &Arc<Bound>, per_address: &Arc<PerAddress>
     let metrics = &broker.metrics.connections;
     // An IPv4 client of an IPv6 socket is the same client as over IPv4.
     let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
-    let Some(place) = Place::take(broker) else {
+    let Some(place) = broker.lifecycle.enter(limits.max_connections) else {
         refuse(broker, peer, &metrics.refused_total, "max_connections", limits.max_connections);
         return;
     };
@@ -172,21 +172,6 @@ pub fn prepare(stream: &TcpStream) {
 pub(crate) struct Held {
     _place: Place,
     _share: Share,
-}
-
-/// A place among all connections.
-struct Place(Arc<Broker>);
-
-impl Place {
-    fn take(broker: &Arc<Broker>) -> Option<Self> {
-        broker.lifecycle.enter(broker.config.limits.max_connections).then(|| Self(Arc::clone(broker)))
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.0.lifecycle.leave();
-    }
 }
 
 /// Connections by client address; kept only while a limit is set.
