@@ -97,7 +97,7 @@ impl Servers {
         if let Some(text) = &self.kafka {
             let folder = PathBuf::from(text);
             let target = if folder.is_dir() {
-                Target::kafka(&folder).await?
+                Target::kafka(&folder)?
             } else {
                 let (address, pid) = address_and_pid(text)?;
                 Target::running(&address, pid)

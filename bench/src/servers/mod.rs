@@ -2,18 +2,17 @@
 
 #[cfg(feature = "iggy")]
 pub mod iggy;
-mod kafka;
 
 use std::path::Path;
-use std::time::Duration;
 
-use milena_testkit::ChildServer;
-use tokio::time::{Instant, sleep};
+use milena_testkit::{ChildServer, KafkaChild};
 
+use crate::Result;
 use crate::client::Connection;
 use crate::usage::Usage;
-use crate::{Error, Result};
-use kafka::Kafka;
+
+/// Kafka's heap, as its own start script gives it.
+const HEAP: &str = "1G";
 
 /// A server under load.
 #[derive(Debug)]
@@ -29,7 +28,9 @@ enum Process {
     /// Somebody else's.
     Foreign,
     Milena(ChildServer),
-    Kafka(Kafka),
+    Kafka {
+        _child: KafkaChild,
+    },
 }
 
 impl Target {
@@ -69,12 +70,11 @@ impl Target {
     ///
     /// # Errors
     /// When it does not start.
-    pub async fn kafka(jars: &Path) -> Result<Self> {
-        let kafka = Kafka::start(jars)?;
-        let (address, pid) = (kafka.address(), Some(kafka.id()));
-        let mut target = Self { address, pid, process: Process::Kafka(kafka) };
-        target.ready(Duration::from_secs(120)).await?;
-        Ok(target)
+    pub fn kafka(jars: &Path) -> Result<Self> {
+        let mut child = KafkaChild::builder().jars(jars).heap(HEAP).spawn()?;
+        child.ready()?;
+        let (address, pid) = (child.address().to_string(), Some(child.id()));
+        Ok(Self { address, pid, process: Process::Kafka { _child: child } })
     }
 
     /// A new connection.
@@ -122,25 +122,9 @@ impl Target {
     fn own(&mut self) -> Result<&mut ChildServer> {
         match &mut self.process {
             Process::Milena(child) => Ok(child),
-            Process::Foreign | Process::Kafka(_) => Err("only a Milena that was started here is started again".into()),
-        }
-    }
-
-    async fn ready(&mut self, patience: Duration) -> Result<()> {
-        let start = Instant::now();
-        while self.connect().await.is_err() {
-            if start.elapsed() > patience {
-                return Err(Error::from(format!("{} does not get ready{}", self.address, self.last_words())));
+            Process::Foreign | Process::Kafka { .. } => {
+                Err("only a Milena that was started here is started again".into())
             }
-            sleep(Duration::from_millis(50)).await;
-        }
-        Ok(())
-    }
-
-    fn last_words(&self) -> String {
-        match &self.process {
-            Process::Kafka(kafka) => format!(": {}", kafka.output()),
-            Process::Foreign | Process::Milena(_) => String::new(),
         }
     }
 }

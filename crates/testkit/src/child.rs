@@ -325,7 +325,7 @@ impl Drop for ChildServer {
 }
 
 /// True when an ApiVersions request is answered without an error.
-fn answers(address: SocketAddr) -> bool {
+pub(crate) fn answers(address: SocketAddr) -> bool {
     let ask = || -> io::Result<bool> {
         let mut stream = TcpStream::connect_timeout(&address, SOON)?;
         stream.set_read_timeout(Some(SOON))?;

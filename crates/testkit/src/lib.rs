@@ -6,6 +6,7 @@
 //! - [`port`]: ports that nobody else gets
 //! - [`chosen`]: the store that the environment chooses, so that one test runs over each
 //! - [`door`]: the `milena` binary as a child process that serves Iggy's protocol
+//! - [`kafka`]: an Apache Kafka broker as a child process
 //! - [`iggy_server`]: Apache Iggy's own server as child processes, one or a cluster
 //! - [`proxy`]: a proxy that copies bytes, and can cut, hold or lose them
 //! - `iggy` (feature `iggy`): servers over Iggy instead of memory
@@ -25,6 +26,7 @@ pub mod door;
 #[cfg(feature = "iggy")]
 mod iggy;
 pub mod iggy_server;
+pub mod kafka;
 pub mod port;
 pub mod proxy;
 pub mod raw;
@@ -36,6 +38,7 @@ pub use child::ChildServer;
 pub use chosen::ChosenStore;
 pub use door::DoorChild;
 pub use iggy_server::IggyServers;
+pub use kafka::KafkaChild;
 pub use port::ReservedPort;
 pub use proxy::Proxy;
 pub use raw::RawClient;
