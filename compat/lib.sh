@@ -29,7 +29,7 @@ locked() {
 python_client() {
   venv "$target/venv" "$source_folder/requirements.txt"
   [ "$1" = --install ] && return 0
-  PYTHONPATH=$root/compat/harness exec "$target/venv/bin/python" "$source_folder/cases.py" "$@"
+  PYTHONPATH=$root/compat/harness/python PYTHONDONTWRITEBYTECODE=1 exec "$target/venv/bin/python" "$source_folder/cases.py" "$@"
 }
 
 # Node comes as a package of Python, so that all machines run the same one.
@@ -38,12 +38,15 @@ node_client() {
   locked venv "$node" "$root/compat/harness/node.txt"
   export PATH=$node/bin:$PATH
   if [ "$1" = --install ]; then
-    cp "$source_folder"/package.json "$source_folder"/package-lock.json "$target"
-    (cd "$target" && npm ci --no-audit --no-fund --loglevel=error)
+    cmp -s "$source_folder/package-lock.json" "$target/package-lock.json" && [ -d "$target/node_modules" ] && return 0
+    cp "$source_folder/package.json" "$target"
+    cp "$source_folder/package-lock.json" "$target"
+    (cd "$target" && npm ci --no-audit --no-fund --loglevel=error) || rm "$target/package-lock.json"
+    [ -e "$target/package-lock.json" ]
     return 0
   fi
   # Beside its packages, where Node looks for them.
-  cp "$source_folder"/*.mjs "$root"/compat/harness/*.mjs "$target"
+  cp "$source_folder"/*.mjs "$root"/compat/harness/node/*.mjs "$target"
   exec node "$target/cases.mjs" "$@"
 }
 
