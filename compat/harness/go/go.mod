@@ -1,0 +1,3 @@
+module milena/compat/harness
+
+go 1.26.0
