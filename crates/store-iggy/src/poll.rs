@@ -20,6 +20,8 @@ const PREFIX_BYTES: usize = 16;
 pub(crate) struct Polled {
     /// Consecutive messages.
     pub(crate) entries: Vec<Entry>,
+    /// Offset of the last message of the partition; 0 also when it never had one, and when it could not be read.
+    pub(crate) current_offset: u64,
     /// Offset of the first message in the reply, whether or not it was wanted.
     pub(crate) first: Option<u64>,
     /// Messages and frame bytes in the reply, also what was left over: the size of messages is learned from them.
@@ -53,12 +55,12 @@ struct Builder {
 /// Decodes the reply to a poll for messages from `from` on, up to `limit`.
 pub(crate) fn decode(body: &Bytes, from: u64, limit: ReadLimit) -> Polled {
     let capacity = body.len().min(limit.bytes.saturating_add(FRAME_HEADER_BYTES));
-    let polled = Polled::default();
-    let mut builder =
-        Builder { from, limit, block: Vec::with_capacity(capacity), runs: Vec::new(), next: None, polled };
-    let Some(mut rest) = body.get(PREFIX_BYTES..).filter(|_| PollMessagesResponseHeader::decode(body).is_ok()) else {
+    let (Some(mut rest), Ok((header, _))) = (body.get(PREFIX_BYTES..), PollMessagesResponseHeader::decode(body)) else {
         return Polled { damage: Some("the reply to a poll is too short".to_owned()), ..Polled::default() };
     };
+    let polled = Polled { current_offset: header.current_offset, ..Polled::default() };
+    let mut builder =
+        Builder { from, limit, block: Vec::with_capacity(capacity), runs: Vec::new(), next: None, polled };
     while !rest.is_empty() && builder.polled.damage.is_none() {
         match decode_batch_slice_with(rest, BatchIntegrity::LayoutOnly) {
             Ok(batch) => {

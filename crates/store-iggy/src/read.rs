@@ -122,24 +122,29 @@ impl Inner {
                 continue;
             }
             let refuted = state.refuted.lock().get(&described.id) == Some(&said);
-            let start = if refuted {
-                known
+            let first = if refuted {
+                Some(known)
             } else {
-                self.first_offset(&state.topic.partition(described.id), said, known).await
+                let end = (described.messages_count == 0).then_some(end);
+                self.first_offset(&state.topic.partition(described.id), end).await
             };
-            if start < said {
+            if first.is_some_and(|first| first < said) {
                 state.refuted.lock().insert(described.id, said);
             }
+            let start = first.unwrap_or(known);
             described.messages_count = end.saturating_sub(start);
         }
     }
 
-    /// The first offset that is delivered; `said` when there is no message, `known` when nobody answers.
-    async fn first_offset(&self, at: &PartitionRef, said: u64, known: u64) -> u64 {
-        match self.poll(at, WirePollingStrategy::first(), 1).await {
-            Ok(body) => poll::decode(&body, 0, ReadLimit { bytes: 0, at_least_one: true }).first.unwrap_or(said),
-            Err(_) => known,
-        }
+    /// The first offset that is delivered, or `end` when the server has no message and says so; `None` when that is not
+    /// known. A fault of the server's disk, a read that had to wait too long and a partition that is still being built are
+    /// answered like an empty partition, but name no end.
+    async fn first_offset(&self, at: &PartitionRef, end: Option<u64>) -> Option<u64> {
+        let body = self.poll(at, WirePollingStrategy::first(), 1).await.ok()?;
+        let polled = poll::decode(&body, 0, ReadLimit { bytes: 0, at_least_one: true });
+        polled
+            .first
+            .or_else(|| end.filter(|end| polled.damage.is_none() && polled.current_offset.saturating_add(1) >= *end))
     }
 
     /// The server serves from its first message when a poll asks for an older one, without a word. So does a node that lacks
@@ -147,8 +152,9 @@ impl Inner {
     async fn passed_by(&self, at: &PartitionRef, from: u64, first: Option<u64>) -> StoreError {
         let known = async {
             let (state, partition) = self.partition(at).await?;
-            let (first, known) = (first.unwrap_or(from), partition.lock().server_start());
-            if self.first_offset(at, first, known).await >= first {
+            let first = first.unwrap_or(from);
+            // It was delivered a moment ago, so an empty answer says nothing.
+            if self.first_offset(at, None).await.is_some_and(|known| known >= first) {
                 partition.lock().starts_at(first);
             }
             self.look(&state, Instant::now()).await?;

@@ -22,6 +22,7 @@ use iggy::prelude::{
     Client, Identifier, MessageClient, Partitioning, PersonalAccessTokenClient, TcpClient, TopicClient,
     TopicCreateOptions,
 };
+use iggy_binary_protocol::codes::POLL_MESSAGES_CODE;
 use iggy_binary_protocol::consensus::Operation;
 use iggy_common::{AutoLogin, Credentials, IggyMessage, TcpClientConfig};
 use milena_iggy_door::faults::{Fault, On};
@@ -160,6 +161,30 @@ fn a_confirmation_without_an_offset_is_success_and_no_guess() {
     case.plan(Fault::NoOffset);
     assert_eq!(case.append(2).unwrap().base_offset, None);
     assert_eq!(case.ids(), [1, 2]);
+}
+
+/// Empty answers to a number of polls: what the server says at the end of a partition, and when it could not read.
+const NOTHING: Fault = Fault::Body(&[0; 16]);
+
+#[test]
+fn a_start_that_no_message_shows_is_not_believed_and_asked_for_again() {
+    for (start, messages) in [(3, "two"), (5, "no")] {
+        let case = Case::new();
+        (0..5).for_each(|id| assert!(case.append(id).is_ok()));
+        let in_memory = block_on(case.server.memory.topic("kafka", "orders")).unwrap().unwrap().topic.partition(0);
+        let bounds = || block_on(case.store.bounds(&case.at())).unwrap();
+        assert_eq!(bounds(), Bounds { start: 0, end: 5 });
+        let plan = |fault| case.server.door.lock().as_ref().unwrap().faults().plan(On::Code(POLL_MESSAGES_CODE), fault);
+        (0..10_000).for_each(|_| plan(NOTHING));
+        block_on(case.server.memory.trim(&in_memory, start)).unwrap();
+        let left = || case.server.door.lock().as_ref().unwrap().faults().left();
+        eventually("the start is asked for, more than once", || {
+            assert_eq!(bounds(), Bounds { start: 0, end: 5 }, "{messages} messages are counted");
+            left() < 9_998
+        });
+        case.server.door.lock().as_ref().unwrap().faults().forget();
+        eventually("the start is believed", || bounds() == Bounds { start, end: 5 });
+    }
 }
 
 #[test]
