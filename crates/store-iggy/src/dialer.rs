@@ -276,6 +276,14 @@ impl Dialer {
         self.roster.learn(&cluster);
     }
 
+    /// Whether the node at the other end says that it leads the cluster; `None` when it does not answer.
+    pub(crate) async fn leads(&self, client: &TcpClient, node: &Node) -> Option<bool> {
+        let asked = timeout(self.config.connect_timeout, client.get_cluster_metadata());
+        let cluster = asked.await.ok()?.ok()?;
+        self.roster.learn(&cluster);
+        Some(self.roster.home(None, Instant::now()).as_ref() == Some(node))
+    }
+
     /// A connection to this node and no other, whether or not it leads anything; `None` when it does not answer.
     pub(crate) async fn dial_node(&self, node: &Node) -> Option<Arc<TcpClient>> {
         let token = self.token.read().clone();

@@ -31,6 +31,9 @@ pub const CONNECTIONS_MAX: usize = 256;
 /// Nodes of a cluster that are known. Passed: the others are not used.
 pub(crate) const NODES_MAX: usize = 16;
 
+/// Nodes that are asked whether they lead the cluster, each where the one before sent. Passed: busy, which clients retry.
+pub(crate) const LEADER_TURNS: usize = 3;
+
 /// Partitions whose leader is remembered. Passed: all are forgotten, and found again by their next appends.
 pub(crate) const HOMES_MAX: usize = 100_000;
 

@@ -100,6 +100,8 @@ impl Seat {
 pub(crate) enum For<'a> {
     /// The one that leads the cluster, or any other.
     Any,
+    /// The one that leads the cluster and no other, to read what may not be out of date.
+    Leader,
     /// The one that leads a partition, to read.
     Reading(&'a PartitionRef),
     /// The one that leads a partition, to write: its answer shows whether it does.
@@ -109,7 +111,7 @@ pub(crate) enum For<'a> {
 impl For<'_> {
     fn partition(&self) -> Option<&PartitionRef> {
         match self {
-            Self::Any => None,
+            Self::Any | Self::Leader => None,
             Self::Reading(at) | Self::Writing(at) => Some(at),
         }
     }
@@ -194,6 +196,28 @@ impl Line {
 
     /// Takes out the connection to use; who keeps it puts it back.
     async fn seat(&self, state: &mut State, target: For<'_>) -> Result<Seat, String> {
+        if matches!(target, For::Leader) { self.leader_seat(state).await } else { self.any_seat(state, target).await }
+    }
+
+    /// As [`Self::seat`]. A node that no longer leads answers from what it had then, so it is asked first.
+    async fn leader_seat(&self, state: &mut State) -> Result<Seat, String> {
+        for _ in 0..limits::LEADER_TURNS {
+            let seat = self.any_seat(state, For::Any).await?;
+            let leads = match &seat.node {
+                // A single server; or of a cluster whose nodes moved, the one that the SDK was led to just now.
+                None => Some(true),
+                Some(node) => self.dialer.leads(&seat.client, node).await,
+            };
+            match leads {
+                Some(true) => return Ok(seat),
+                Some(false) => state.seats.push(seat),
+                None => self.dialer.note_break(),
+            }
+        }
+        Err("no node of the Iggy cluster says that it leads".to_owned())
+    }
+
+    async fn any_seat(&self, state: &mut State, target: For<'_>) -> Result<Seat, String> {
         let breaks = self.dialer.breaks();
         loop {
             let wanted = self.dialer.roster.home(target.partition(), now());

@@ -139,7 +139,14 @@ impl Inner {
     }
 
     async fn load_offset(&self, at: &PartitionRef, group: &str) -> Result<Option<u64>, StoreError> {
-        self.partition(at).await?;
+        let (_, known) = self.partition(at).await?;
+        let roster = &self.dialer.roster;
+        if roster.is_cluster() && roster.leader(at).is_none() && known.lock().bounds().end > 0 {
+            // Another gateway stored it, so nothing has shown yet who leads the partition. An empty one has no reader that
+            // could go astray, and cannot be asked.
+            roster.suspect(at, Instant::now());
+        }
+        self.settle_doubt(at).await?;
         let address = &Address::new(self, &at.topic, group)?;
         let partition = Some(at.partition);
         // In a cluster each node answers from what it has, and only the one that leads the partition has all.
@@ -224,7 +231,7 @@ impl Inner {
         self.offset_doubts.check(&Changed::Group(topic.clone()), group, Instant::now())?;
         let address = &Address::new(self, topic, group)?;
         let created = self.pool.offsets().call(
-            For::Any,
+            For::Leader,
             |client| async move { client.create_consumer_group(&address.stream, &address.topic, group).await },
             |outcome| outcome,
         );
@@ -238,7 +245,7 @@ impl Inner {
         self.state(topic).await?;
         let address = &Address::new(self, topic, group)?;
         let asked = self
-            .ask_offsets(For::Any, |client| async move {
+            .ask_offsets(For::Leader, |client| async move {
                 client.get_consumer_group(&address.stream, &address.topic, &address.consumer.id).await
             })
             .await;
@@ -253,7 +260,7 @@ impl Inner {
         self.state(topic).await?;
         let (stream, name) = &self.names.topic(topic.stream(), topic.topic())?;
         let asked =
-            self.ask_offsets(For::Any, |client| async move { client.get_consumer_groups(stream, name).await }).await;
+            self.ask_offsets(For::Leader, |client| async move { client.get_consumer_groups(stream, name).await }).await;
         match asked.map_err(|error| error.of(Op::Read, "consumer groups")) {
             Ok(groups) => Ok(groups.into_iter().map(|group| group.name).collect()),
             Err(StoreError::NotFound { .. }) => Err(self.missing(topic, "the topic").await),
@@ -270,7 +277,7 @@ impl Inner {
         self.offset_doubts.check(&change, group, Instant::now())?;
         let address = &Address::new(self, topic, group)?;
         let deleted = self.pool.offsets().call(
-            For::Any,
+            For::Leader,
             |client| async move {
                 client.delete_consumer_group(&address.stream, &address.topic, &address.consumer.id).await
             },

@@ -40,6 +40,14 @@ impl TestServer {
         server
     }
 
+    /// Another one with what this one has now, as a replica that gets nothing more.
+    pub fn replica(&self) -> Self {
+        let address = Mutex::new(SocketAddr::from(([127, 0, 0, 1], 0)));
+        let server = Self { door: Mutex::new(None), memory: self.memory.copy(), address, rules: self.rules };
+        server.start();
+        server
+    }
+
     /// Starts it, again on the port that it had.
     pub fn start(&self) {
         let config = DoorConfig {

@@ -66,6 +66,7 @@ pub(super) struct Shared {
     pub(super) offset_faults: VecDeque<Option<OffsetFault>>,
 }
 
+#[derive(Clone)]
 pub(super) struct TopicState {
     info: TopicInfo,
     partitions: Vec<PartitionState>,
@@ -91,6 +92,21 @@ impl MemoryStore {
     pub fn again(&self) -> Self {
         self.lock().watcher = None;
         Self { shared: Arc::clone(&self.shared), open: Arc::new(Mutex::new(true)) }
+    }
+
+    /// A store of its own with what this one holds now, as a replica that gets nothing more.
+    #[must_use]
+    pub fn copy(&self) -> Self {
+        let here = self.lock();
+        let shared = Shared {
+            topics: here.topics.clone(),
+            streams: here.streams.clone(),
+            next_topic_id: here.next_topic_id,
+            clock_micros: here.clock_micros,
+            offset_rules: here.offset_rules,
+            ..Shared::default()
+        };
+        Self { shared: Arc::new(Mutex::new(shared)), open: Arc::new(Mutex::new(true)) }
     }
 
     /// Lets the next append meet `fault`; several are met one after the other. `None` is an append that succeeds.

@@ -5,7 +5,7 @@ use crate::error::StoreError;
 use crate::frame::Frames;
 use crate::types::{Bounds, Entry, Found, ReadLimit, TimeKind};
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct PartitionState {
     pub(super) start: u64,
     pub(super) end: u64,
