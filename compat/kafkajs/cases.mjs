@@ -4,7 +4,7 @@ import { promisify } from 'node:util'
 import zlib from 'node:zlib'
 import kafkajs from 'kafkajs'
 import snappy from 'kafkajs-snappy'
-import lz4 from 'lz4js'
+import lz4 from 'lz4-napi'
 import { collect, Inbox, main } from './harness.mjs'
 import { scenarios } from './scenarios.mjs'
 
@@ -12,8 +12,8 @@ const { CompressionCodecs, CompressionTypes, ConfigResourceTypes, Kafka, logLeve
 const codecs = { none: CompressionTypes.None, gzip: CompressionTypes.GZIP, snappy: CompressionTypes.Snappy, lz4: CompressionTypes.LZ4, zstd: CompressionTypes.ZSTD }
 CompressionCodecs[CompressionTypes.Snappy] = snappy
 CompressionCodecs[CompressionTypes.LZ4] = () => ({
-  compress: async encoder => Buffer.from(lz4.compress(encoder.buffer)),
-  decompress: async buffer => Buffer.from(lz4.decompress(buffer))
+  compress: encoder => lz4.compressFrame(encoder.buffer),
+  decompress: lz4.decompressFrame
 })
 CompressionCodecs[CompressionTypes.ZSTD] = () => ({
   compress: encoder => promisify(zlib.zstdCompress)(encoder.buffer),

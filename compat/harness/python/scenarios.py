@@ -23,6 +23,8 @@ def name(driver, case):
 def topic_of(driver, case, partitions=1, config=None):
     topic = name(driver, case)
     driver.create(topic, partitions, config or {})
+    # Apache Kafka answers before all that it says elsewhere knows of it.
+    wait_until("the partitions of a new topic", lambda: sorted(driver.partitions(topic)), list(range(partitions)))
     return topic
 
 
@@ -142,9 +144,7 @@ def admin_create(driver):
 
 def admin_describe(driver):
     topic = topic_of(driver, "admin-describe", 3, {"retention.ms": "86400000"})
-    found = driver.partitions(topic)
-    expect("partitions", sorted(found), [0, 1, 2])
-    expect("whether all have a leader", all(leader >= 0 for leader in found.values()), True)
+    expect("whether all have a leader", [leader >= 0 for leader in driver.partitions(topic).values()], [True] * 3)
     configs = driver.configs(topic)
     expect("retention.ms", configs.get("retention.ms"), "86400000")
     expect("cleanup.policy", configs.get("cleanup.policy"), "delete")
@@ -153,7 +153,7 @@ def admin_describe(driver):
 def admin_alter_config(driver):
     topic = topic_of(driver, "admin-alter-config")
     driver.set_config(topic, "retention.ms", "3600000")
-    expect("retention.ms", driver.configs(topic).get("retention.ms"), "3600000")
+    wait_until("retention.ms", lambda: driver.configs(topic).get("retention.ms"), "3600000")
 
 
 def admin_grow(driver):
@@ -194,7 +194,7 @@ def admin_delete_topic(driver):
 def group_with_an_offset(driver, case):
     topic = topic_of(driver, case)
     driver.store_offset(topic, topic, 0)
-    expect("whether the group is listed", topic in driver.groups(), True)
+    wait_until("whether the group is listed", lambda: topic in driver.groups(), True)
     return topic
 
 
@@ -211,7 +211,7 @@ def admin_describe_group(driver):
 def admin_delete_group(driver):
     group = group_with_an_offset(driver, "admin-delete-group")
     driver.delete_group(group)
-    expect("whether the group is listed after its deletion", group in driver.groups(), False)
+    wait_until("whether the group is listed after its deletion", lambda: group in driver.groups(), False)
 
 
 CASES = {f"codec-{codec}": round_trip(f"codec-{codec}", codec=codec) for codec in ("none", "gzip", "snappy", "lz4", "zstd")} | {
