@@ -11,11 +11,12 @@ use crate::batch::Refusal;
 mod encode;
 mod gzip;
 mod lz4;
+mod lz4_high;
 mod meter;
 mod snappy;
 mod zstandard;
 
-pub use encode::compress;
+pub use encode::{Compression, compress};
 pub(crate) use meter::Meter;
 
 /// What a record, a block, a member or a frame costs of the budget when it holds less than that.

@@ -4,7 +4,7 @@ use milena_store::Entry;
 use milena_store::frame::{Frame, Frames};
 
 use crate::batch::BATCH_HEADER_BYTES;
-use crate::compress::Codec;
+use crate::compress::Compression;
 use crate::stored::StoredRecord;
 
 mod direct;
@@ -32,8 +32,8 @@ pub struct FetchOptions {
     pub at_least_one: bool,
     /// Timestamp type of the topic.
     pub timestamp_type: TimestampType,
-    /// Codec to compress with.
-    pub codec: Codec,
+    /// Codec to compress with, and its level.
+    pub compression: Compression,
     /// Leader epoch to write into batch headers.
     pub leader_epoch: i32,
 }

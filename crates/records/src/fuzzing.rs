@@ -118,7 +118,7 @@ fn fetch_all(frames: Bytes, count: u32, codec: Codec) {
         max_bytes: usize::MAX,
         at_least_one: false,
         timestamp_type: TimestampType::CreateTime,
-        codec,
+        compression: codec.into(),
         leader_epoch: 0,
     };
     let mut out = Vec::new();

@@ -139,7 +139,8 @@ fn a_batch_is_cut_where_the_delta_would_pass_31_bits() {
 fn every_codec_is_written_and_read_and_named_in_the_attributes() {
     let value = "v".repeat(2000);
     for codec in Codec::ALL {
-        let bytes = encode(&[stored(0, &[&value, &value])], &FetchOptions { codec, ..fetch_options() });
+        let bytes =
+            encode(&[stored(0, &[&value, &value])], &FetchOptions { compression: codec.into(), ..fetch_options() });
         assert_eq!(batches(&bytes)[0].1, codec.id());
         assert!(codec == Codec::None || bytes.len() < 1000);
         let records = read_record_set(&bytes, 1 << 20).unwrap();
@@ -149,7 +150,7 @@ fn every_codec_is_written_and_read_and_named_in_the_attributes() {
 
 #[test]
 fn a_batch_that_compression_would_enlarge_stays_as_it_is() {
-    let bytes = encode(&[stored(0, &["a"])], &FetchOptions { codec: Codec::Gzip, ..fetch_options() });
+    let bytes = encode(&[stored(0, &["a"])], &FetchOptions { compression: Codec::Gzip.into(), ..fetch_options() });
     assert_eq!(batches(&bytes)[0].1, 0);
 }
 

@@ -35,7 +35,7 @@ proptest! {
         let (mapped, frames) = produce(&batch, &rules(span)).unwrap();
         prop_assert_eq!(mapped.count as usize, records.len());
         let entries = [entry(7, mapped.count, frames)];
-        let (encoded, read) = fetch(&entries, &FetchOptions { codec: fetched, ..fetch_options() });
+        let (encoded, read) = fetch(&entries, &FetchOptions { compression: fetched.into(), ..fetch_options() });
         prop_assert_eq!(encoded.unmapped, 0);
         prop_assert_eq!(encoded.lossy_names, 0);
         prop_assert_eq!(encoded.enveloped, mapped.enveloped);

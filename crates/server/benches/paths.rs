@@ -111,6 +111,7 @@ async fn fetched(broker: &Broker, metrics: &FetchMetrics, wants: &[Want]) -> Vec
         purgatory: &broker.fetches.purgatory,
         buffers: &broker.fetches.buffers,
         room: &broker.fetches.room,
+        compressors: &broker.fetches.compressors,
         metrics,
         threads_can_block: false,
     };

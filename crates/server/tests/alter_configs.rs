@@ -194,6 +194,29 @@ async fn a_topic_with_a_codec_is_fetched_in_that_codec_also_what_was_stored_befo
 }
 
 #[tokio::test]
+async fn a_topic_is_fetched_at_the_level_that_its_codec_was_given() {
+    let mut orders = Orders::new().await;
+    let lines: String = (0..3_000).map(|n| format!("{} user-{} /api/{}\n", n * 7_919, n % 17, n % 5)).collect();
+    let record = Record { value: Some(lines.into_bytes()), ..of_bytes(1) };
+    assert_eq!(orders.produce(record.clone()).await, 0);
+    for (codec, name, low, high) in [
+        ("gzip", "compression.gzip.level", "1", "9"),
+        ("lz4", "compression.lz4.level", "1", "17"),
+        ("zstd", "compression.zstd.level", "-100", "22"),
+    ] {
+        orders.set("compression.type", codec).await;
+        let mut sizes = Vec::new();
+        for level in [low, high] {
+            orders.set(name, level).await;
+            let fetched = orders.fetch(0).await;
+            assert_eq!(read_record_set(&fetched, 1 << 20).unwrap()[0].value, record.value, "{codec} {level}");
+            sizes.push(fetched.len());
+        }
+        assert!(sizes[1] * 20 < sizes[0] * 19, "{codec}: {sizes:?}");
+    }
+}
+
+#[tokio::test]
 async fn segments_are_sealed_at_the_size_that_was_set() {
     let mut orders = Orders::new().await;
     orders.set("segment.bytes", "1048576").await;

@@ -83,7 +83,7 @@ pub(crate) fn encode(count: u32, buffers: &mut Buffers, codec: Codec) -> usize {
         max_bytes: usize::MAX,
         at_least_one: true,
         timestamp_type: TimestampType::CreateTime,
-        codec,
+        compression: codec.into(),
         leader_epoch: 0,
     };
     buffers.response.clear();

@@ -205,13 +205,13 @@ impl<'o, 'a> Writer<'o, 'a> {
     /// Compresses the records of the batch at `start` where that makes them smaller.
     fn compress(&mut self, start: usize) -> Codec {
         let records_start = start + BATCH_HEADER_BYTES;
-        let codec = self.options.codec;
+        let compression = self.options.compression;
         let records = self.out.get(records_start..).unwrap_or_default();
-        match compress(codec, records) {
+        match compress(compression, records) {
             Some(compressed) if compressed.len() < records.len() => {
                 self.out.truncate(records_start);
                 self.out.extend_from_slice(&compressed);
-                codec
+                compression.codec
             }
             _ => Codec::None,
         }

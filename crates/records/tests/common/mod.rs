@@ -5,7 +5,7 @@
 use bytes::Bytes;
 use milena_records::client::{Record, read_record_set};
 use milena_records::{
-    BatchLimits, Budget, Codec, Encoded, FetchOptions, Mapped, MessageIds, ProduceRules, Refusal, Scratch,
+    BatchLimits, Budget, Compression, Encoded, FetchOptions, Mapped, MessageIds, ProduceRules, Refusal, Scratch,
     TimestampType, check_batch, encode_entries, map_batch,
 };
 use milena_store::Entry;
@@ -35,7 +35,7 @@ pub(crate) fn fetch_options() -> FetchOptions {
         max_bytes: usize::MAX,
         at_least_one: true,
         timestamp_type: TimestampType::CreateTime,
-        codec: Codec::None,
+        compression: Compression::NONE,
         leader_epoch: 0,
     }
 }

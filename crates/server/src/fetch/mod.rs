@@ -6,6 +6,7 @@
 //! - [`leader_epoch`]: what a client knows of epochs against what is so
 //! - [`reader`]: one pass over the wanted partitions under a shared byte budget
 //! - [`arena`]: the memory that encoded records lie in until the response is written
+//! - [`compressors`]: places of those that compress much
 //! - [`room`]: the budget of answers that are not read yet
 //! - [`response`]: the response frame
 //! - [`by_time`]: search by the timestamp that a consumer sees, for ListOffsets
@@ -15,6 +16,7 @@
 
 pub mod arena;
 pub mod by_time;
+pub mod compressors;
 pub mod leader_epoch;
 pub mod purgatory;
 pub mod reader;
@@ -45,6 +47,8 @@ pub struct Fetches {
     pub buffers: Arc<arena::BufferPool>,
     /// Room for answers that are not read yet: as much as requests in flight may take.
     pub room: room::Room,
+    /// Places of those that compress much.
+    pub compressors: compressors::Compressors,
     started: Instant,
 }
 
@@ -57,6 +61,7 @@ impl Fetches {
             sessions: Sessions::new(limits.fetch_sessions, limits.fetch_session_partitions),
             buffers: Arc::new(arena::BufferPool::default()),
             room: room::Room::new(limits.in_flight_bytes),
+            compressors: compressors::Compressors::new(),
             started: Instant::now(),
         }
     }

@@ -6,11 +6,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use milena_records::{Codec, Encoded, FetchOptions, encode_entries};
+use milena_records::{Encoded, FetchOptions, encode_entries};
 use milena_store::{Bounds, Entry, Epochs, PartitionRef, ReadLimit, Store, StoreError};
 use milena_wire::kafka_protocol::ResponseError;
 
 use super::arena::{Arena, BufferPool, Slice};
+use super::compressors::Compressors;
 use super::leader_epoch::{self, NO_EPOCH, kafka_epoch};
 use super::room::{Held, Room};
 use super::want::{PartitionKey, Position, TopicKey, Want};
@@ -25,9 +26,6 @@ const SMALLEST_REST_BYTES: usize = 1024;
 
 /// Partitions looked at before other tasks get a turn.
 const PARTITIONS_PER_TURN: usize = 512;
-
-/// Compressing more than this at once is announced to the runtime, which moves other tasks to another thread.
-const COMPRESSED_INLINE_BYTES: usize = 64 << 10;
 
 /// Reads that may pass over unreadable messages in one request.
 const UNREADABLE_READS_MAX: usize = 64;
@@ -192,6 +190,8 @@ pub struct Memory<'a> {
     pub pool: &'a Arc<BufferPool>,
     /// Room for them.
     pub room: &'a Room,
+    /// Places of those that compress much.
+    pub compressors: &'a Compressors,
 }
 
 /// Reads the wanted partitions.
@@ -203,8 +203,8 @@ pub async fn read(
     memory: Memory<'_>,
 ) -> Pass {
     let arena = Arena::new(Arc::clone(memory.pool));
-    let mut reader =
-        Reader { store, limits, room: memory.room, arena, held: Held::default(), counts: Counts::default() };
+    let (held, counts) = (Held::default(), Counts::default());
+    let mut reader = Reader { store, limits, memory, arena, held, counts };
     let mut answers = Vec::with_capacity(wants.len());
     let mut turn_ends_at = BYTES_PER_TURN;
     let first = limits.first.checked_rem(wants.len()).unwrap_or(0);
@@ -245,7 +245,7 @@ pub async fn moved(store: &dyn Store, targets: &[Result<Target, ResponseError>],
 struct Reader<'a> {
     store: &'a dyn Store,
     limits: PassLimits,
-    room: &'a Room,
+    memory: Memory<'a>,
     arena: Arena,
     held: Held,
     counts: Counts,
@@ -275,7 +275,7 @@ impl Reader<'_> {
         if from == bounds.end {
             return answer;
         }
-        let mut taken = self.room.take(limit);
+        let mut taken = self.memory.room.take(limit);
         if taken.bytes() < limit && !self.arena.is_empty() && taken.bytes() < SMALLEST_REST_BYTES {
             // Too little room is left: the client asks again for what it did not get.
             return answer;
@@ -309,7 +309,15 @@ impl Reader<'_> {
             let Some(last) = entries.last() else { return Ok(()) };
             let behind = last.base_offset.saturating_add(u64::from(last.count));
             let may_be_cut = !self.arena.is_empty();
-            if self.encode(entries, from, limit, (target, epoch), answer) || may_be_cut {
+            let options = FetchOptions {
+                from,
+                max_bytes: limit,
+                at_least_one: self.arena.is_empty(),
+                timestamp_type: target.topic.config.timestamp_type,
+                compression: target.topic.config.fetch_compression,
+                leader_epoch: kafka_epoch(epoch),
+            };
+            if self.encode(entries, &options, answer).await || may_be_cut {
                 return Ok(());
             }
             tracing::error!(partition = ?target.at, from, behind, "stored messages cannot be read and are passed over");
@@ -333,29 +341,15 @@ impl Reader<'_> {
     }
 
     /// True when at least one record was written.
-    fn encode(
-        &mut self,
-        entries: &[Entry],
-        from: u64,
-        limit: usize,
-        (target, epoch): (&Target, u32),
-        answer: &mut Answer,
-    ) -> bool {
-        let options = FetchOptions {
-            from,
-            max_bytes: limit,
-            at_least_one: self.arena.is_empty(),
-            timestamp_type: target.topic.config.timestamp_type,
-            codec: target.topic.config.fetch_codec,
-            leader_epoch: kafka_epoch(epoch),
-        };
+    async fn encode(&mut self, entries: &[Entry], options: &FetchOptions, answer: &mut Answer) -> bool {
         let stored: usize = entries.iter().map(|entry| entry.frames.len()).sum();
-        let expected = stored.min(limit.max(SMALLEST_REST_BYTES)) + 2 * SMALLEST_BATCH_BYTES;
+        let place = self.memory.compressors.place(options.compression, stored).await;
+        let expected = stored.min(options.max_bytes.max(SMALLEST_REST_BYTES)) + 2 * SMALLEST_BATCH_BYTES;
         let arena = &mut self.arena;
-        let mut append = || arena.append(expected, |out| encode_entries(entries, &options, out));
-        let compresses = options.codec != Codec::None && stored > COMPRESSED_INLINE_BYTES;
-        let (records, encoded) =
-            if compresses && self.limits.threads_can_block { tokio::task::block_in_place(append) } else { append() };
+        let mut append = || arena.append(expected, |out| encode_entries(entries, options, out));
+        let may_block = place.is_some() && self.limits.threads_can_block;
+        let (records, encoded) = if may_block { tokio::task::block_in_place(append) } else { append() };
+        drop(place);
         self.counts.add(&encoded);
         if encoded.records == 0 {
             return false;

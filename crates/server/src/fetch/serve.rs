@@ -10,6 +10,7 @@ use milena_wire::kafka_protocol::ResponseError;
 use tokio::time::{Instant, sleep_until};
 
 use super::arena::BufferPool;
+use super::compressors::Compressors;
 use super::purgatory::Purgatory;
 use super::reader::{self, Memory, Pass, PassLimits, Target};
 use super::room::Room;
@@ -41,6 +42,8 @@ pub struct Source<'a> {
     pub buffers: &'a Arc<BufferPool>,
     /// Room for answers.
     pub room: &'a Room,
+    /// Places of those that compress much.
+    pub compressors: &'a Compressors,
     /// Counters.
     pub metrics: &'a FetchMetrics,
     /// True on a multi-thread runtime, where a thread may say that it is busy.
@@ -102,7 +105,8 @@ struct Fetch<'a> {
 
 impl Fetch<'_> {
     async fn read(&self) -> Pass {
-        let memory = Memory { pool: self.source.buffers, room: self.source.room };
+        let Source { buffers: pool, room, compressors, .. } = *self.source;
+        let memory = Memory { pool, room, compressors };
         let limits = PassLimits {
             first: self.source.first,
             bytes: self.patience.bytes_max,

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use milena_records::{Codec, TimestampType};
+use milena_records::{Compression, TimestampType};
 use milena_store::testing::{Layer, Layered, MemoryStore, TestMessage, batch_of};
 use milena_store::{
     AppendBatch, Bounds, Entry, Found, PartitionRef, ReadLimit, Store, StoreError, StoreFuture, TimeKind, TopicSettings,
@@ -49,7 +49,7 @@ impl World {
             timestamp_type,
             timestamp_before_max_ms: i64::MAX,
             timestamp_after_max_ms: i64::MAX,
-            fetch_codec: Codec::None,
+            fetch_compression: Compression::NONE,
             compacted: false,
             set: BTreeMap::new(),
         };

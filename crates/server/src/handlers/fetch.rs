@@ -126,6 +126,7 @@ async fn fetch<T: Topics>(
         purgatory: &fetches.purgatory,
         buffers: &fetches.buffers,
         room: &fetches.room,
+        compressors: &fetches.compressors,
         metrics,
         threads_can_block,
     };

@@ -178,7 +178,7 @@ mod tests {
             timestamp_type: TimestampType::CreateTime,
             timestamp_before_max_ms: i64::MAX,
             timestamp_after_max_ms: i64::MAX,
-            fetch_codec: Codec::None,
+            fetch_compression: milena_records::Compression::NONE,
             compacted: false,
             set: BTreeMap::new(),
         }

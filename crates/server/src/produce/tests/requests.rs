@@ -31,7 +31,7 @@ fn config() -> TopicConfig {
         timestamp_type: TimestampType::CreateTime,
         timestamp_before_max_ms: i64::MAX,
         timestamp_after_max_ms: i64::MAX,
-        fetch_codec: Codec::None,
+        fetch_compression: milena_records::Compression::NONE,
         compacted: false,
         set: BTreeMap::new(),
     }

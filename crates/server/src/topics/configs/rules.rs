@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use milena_records::{Codec, TimestampType};
+use milena_records::{Codec, Compression, TimestampType};
 use milena_store::TopicSettings;
 
 use super::keys::{self, ConfigKey, TOPIC_KEYS};
@@ -22,8 +22,9 @@ pub struct TopicConfig {
     pub timestamp_before_max_ms: i64,
     /// `message.timestamp.after.max.ms`; `i64::MAX` is unlimited.
     pub timestamp_after_max_ms: i64,
-    /// Codec that Fetch compresses with (`compression.type`); `Codec::None` for `producer` and `uncompressed`.
-    pub fetch_codec: Codec,
+    /// What Fetch compresses with (`compression.type` and the level of that codec); nothing for `producer` and
+    /// `uncompressed`.
+    pub fetch_compression: Compression,
     /// True when `cleanup.policy` holds `compact`: records need a key.
     pub compacted: bool,
     /// What was set explicitly, by config name.
@@ -154,16 +155,21 @@ impl ConfigRules {
             timestamp_type: if append_time { TimestampType::LogAppendTime } else { TimestampType::CreateTime },
             timestamp_before_max_ms: self.number(&set, "message.timestamp.before.max.ms"),
             timestamp_after_max_ms: self.number(&set, "message.timestamp.after.max.ms"),
-            fetch_codec: match self.text(&set, "compression.type") {
-                "gzip" => Codec::Gzip,
-                "snappy" => Codec::Snappy,
-                "lz4" => Codec::Lz4,
-                "zstd" => Codec::Zstd,
-                _ => Codec::None,
-            },
+            fetch_compression: self.fetch_compression(&set),
             compacted: self.has_policy(&set, "compact"),
             set,
         }
+    }
+
+    fn fetch_compression(&self, set: &BTreeMap<String, String>) -> Compression {
+        let (codec, level) = match self.text(set, "compression.type") {
+            "gzip" => (Codec::Gzip, "compression.gzip.level"),
+            "snappy" => return Codec::Snappy.into(),
+            "lz4" => (Codec::Lz4, "compression.lz4.level"),
+            "zstd" => (Codec::Zstd, "compression.zstd.level"),
+            _ => return Compression::NONE,
+        };
+        Compression { codec, level: self.text(set, level).parse().ok() }
     }
 
     fn has_policy(&self, set: &BTreeMap<String, String>, policy: &str) -> bool {
@@ -307,7 +313,7 @@ mod tests {
         assert_eq!(config.max_message_bytes, 1_048_588);
         assert_eq!(config.timestamp_type, TimestampType::CreateTime);
         assert_eq!((config.timestamp_before_max_ms, config.timestamp_after_max_ms), (i64::MAX, i64::MAX));
-        assert_eq!(config.fetch_codec, Codec::None);
+        assert_eq!(config.fetch_compression, Compression::NONE);
         assert!(!config.compacted);
     }
 
@@ -325,8 +331,33 @@ mod tests {
         assert_eq!(config.max_message_bytes, 2_000);
         assert_eq!(config.timestamp_type, TimestampType::LogAppendTime);
         assert_eq!((config.timestamp_before_max_ms, config.timestamp_after_max_ms), (5, 6));
-        assert_eq!(config.fetch_codec, Codec::Zstd);
+        assert_eq!(config.fetch_compression, Compression { codec: Codec::Zstd, level: Some(3) });
         assert!(config.compacted);
+    }
+
+    #[test]
+    fn fetch_compresses_at_the_level_of_the_codec_in_force_and_heeds_no_other() {
+        let levels =
+            [("compression.gzip.level", "2"), ("compression.lz4.level", "12"), ("compression.zstd.level", "-7")];
+        let of = |codec| {
+            let pairs: Vec<_> = [("compression.type", codec)].into_iter().chain(levels).collect();
+            rules().typed(set(&pairs)).fetch_compression
+        };
+        let expected = [("gzip", Codec::Gzip, 2), ("lz4", Codec::Lz4, 12), ("zstd", Codec::Zstd, -7)];
+        for (name, codec, level) in expected {
+            assert_eq!(of(name), Compression { codec, level: Some(level) });
+        }
+        assert_eq!(of("snappy"), Compression { codec: Codec::Snappy, level: None });
+        assert_eq!(of("producer"), Compression::NONE);
+    }
+
+    #[test]
+    fn an_operators_default_level_is_in_force_where_the_topic_has_none() {
+        let defaults = BTreeMap::from([("compression.zstd.level".to_owned(), "9".to_owned())]);
+        let rules = ConfigRules::new(&ServerConfig { topic_defaults: defaults, ..ServerConfig::default() }).unwrap();
+        let level = |pairs: &[(&str, &str)]| rules.typed(set(pairs)).fetch_compression.level;
+        assert_eq!(level(&[("compression.type", "zstd")]), Some(9));
+        assert_eq!(level(&[("compression.type", "zstd"), ("compression.zstd.level", "1")]), Some(1));
     }
 
     #[test]
