@@ -5,7 +5,8 @@
 //! - Each resource succeeds or fails by itself, and of one all configs or none. Unknown config or bad value 40; unknown
 //!   topic 3, bad topic name 17, internal topic 17; named twice, also a config within its resource, 42 with nothing
 //!   changed; a config without a value 42.
-//! - A broker is 42: its configs come from the server's own configuration. So is every other kind of resource.
+//! - A broker is 42: its configs come from the server's own configuration. So is every other kind of resource, but
+//!   that an empty list for a group or for client metrics succeeds: nothing is ever set on them.
 //! - `validate_only` answers the same and changes nothing. What is changed is in force when the answer is sent.
 
 use milena_wire::kafka_protocol::messages::alter_configs_request::AlterableConfig;
@@ -53,7 +54,7 @@ fn replacement(configs: Vec<AlterableConfig>) -> Result<ConfigChange, AdminError
 mod tests {
     use milena_wire::kafka_protocol::messages::alter_configs_request::AlterConfigsResource;
 
-    use super::super::config_resources::{BROKER, TOPIC};
+    use super::super::config_resources::{BROKER, CLIENT_METRICS, GROUP, TOPIC};
     use super::*;
     use crate::handlers::testing::{Bench, text};
 
@@ -170,8 +171,20 @@ mod tests {
             assert_eq!(response.error_code, 42, "{name}");
             assert!(response.error_message.is_some_and(|text| text.contains("configuration of Milena")));
         }
-        for kind in [0, 1, 3, 8, 16, 32, -1, i8::MAX] {
+        for kind in [0, 1, 3, 8, 64, -1, i8::MAX] {
             assert_eq!(code(&bench, resource(kind, "t", &[])).await, 42, "{kind}");
+        }
+    }
+
+    #[tokio::test]
+    async fn nothing_can_be_set_on_groups_and_client_metrics_and_so_all_can_be_taken_away() {
+        let bench = Bench::new().await;
+        for (kind, name) in [(GROUP, "consumer.session.timeout.ms"), (CLIENT_METRICS, "interval.ms")] {
+            assert_eq!(code(&bench, resource(kind, "any", &[])).await, 0);
+            assert_eq!(code(&bench, resource(kind, "", &[])).await, 42);
+            for config in [name, "no.such.config"] {
+                assert_eq!(code(&bench, resource(kind, "any", &[(config, Some("50000"))])).await, 42, "{config}");
+            }
         }
     }
 

@@ -7,12 +7,16 @@ use milena_wire::kafka_protocol::protocol::StrBytes;
 use super::admin::{AdminError, Deadline, Texts};
 use crate::dispatch::Context;
 use crate::topics::TopicError;
-use crate::topics::configs::ConfigChange;
+use crate::topics::configs::{ConfigChange, EditOp};
 
 /// Resource type of topics, as Kafka numbers it.
 pub(super) const TOPIC: i8 = 2;
 /// Resource type of brokers.
 pub(super) const BROKER: i8 = 4;
+/// Resource type of subscriptions to client metrics (KIP-714).
+pub(super) const CLIENT_METRICS: i8 = 16;
+/// Resource type of groups (KIP-848).
+pub(super) const GROUP: i8 = 32;
 
 /// What a request asks for one resource.
 pub(super) struct Alteration {
@@ -69,6 +73,7 @@ async fn alter_one(
                         variables, flags)";
             return Err(AdminError::Request(text));
         }
+        GROUP | CLIENT_METRICS => return alter_other(*kind, name, &change),
         _ => return Err(AdminError::Request("only the configs of topics can be changed")),
     }
     if name.is_empty() {
@@ -84,6 +89,32 @@ async fn alter_one(
         deadline.within(topics.alter(&topic, change)).await?;
     }
     Ok(())
+}
+
+/// Nothing is ever set on a group or on a subscription to client metrics, since none of their configs would do
+/// anything. Taking away what is not set succeeds, as in Kafka.
+fn alter_other(kind: i8, name: &StrBytes, change: &ConfigChange) -> Result<(), AdminError> {
+    check_other_name(kind, name)?;
+    let sets_nothing = match change {
+        ConfigChange::Replace(configs) => configs.is_empty(),
+        ConfigChange::Edit(edits) => edits.iter().all(|edit| edit.op == EditOp::Delete),
+    };
+    if sets_nothing {
+        return Ok(());
+    }
+    Err(AdminError::Request(match kind {
+        GROUP => "configs of groups have no effect on this server and cannot be set: it has only classic groups",
+        _ => "configs of client metrics cannot be set: this server collects none",
+    }))
+}
+
+/// The name of a group or of a subscription to client metrics: any but an empty one, whether it exists or not.
+pub(super) fn check_other_name(kind: i8, name: &str) -> Result<(), AdminError> {
+    match (kind, name.is_empty()) {
+        (_, false) => Ok(()),
+        (GROUP, true) => Err(AdminError::Request("Group name must not be empty")),
+        (_, true) => Err(AdminError::Request("Client metrics subscription name must not be empty")),
+    }
 }
 
 /// Refuses a list of configs in which one is named twice.

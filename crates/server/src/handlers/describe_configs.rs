@@ -5,6 +5,8 @@
 //!   success. A null or empty list of keys asks for all. A key that does not exist is left out.
 //! - Unknown topic 3, bad topic name 17, another broker's id 42, any other kind of resource 42. The empty broker name,
 //!   Kafka's defaults of the whole cluster, is answered as this broker: it is the cluster.
+//! - A group and a subscription to client metrics show Kafka's defaults, whether they exist or not, as there: tools that
+//!   describe a group with all of its configs must not fail. An empty name is 42.
 //! - Synonyms and documentation come only when asked for. Nothing here is a secret.
 //! - A resource named twice is answered once. The answer is as large as a request may be at most; what does not fit is
 //!   answered with 44, upon which the client can ask for less at once.
@@ -19,10 +21,10 @@ use milena_wire::kafka_protocol::messages::{ApiKey, DescribeConfigsRequest, Desc
 use milena_wire::kafka_protocol::protocol::StrBytes;
 
 use super::admin::{AdminError, Texts};
-use super::config_resources::{BROKER, TOPIC};
+use super::config_resources::{BROKER, CLIENT_METRICS, GROUP, TOPIC, check_other_name};
 use crate::dispatch::{Api, Context, answer};
 use crate::topics::TopicError;
-use crate::topics::configs::{ConfigEntry, broker};
+use crate::topics::configs::{ConfigEntry, broker, others};
 
 /// Table entry.
 pub const API: Api = Api {
@@ -86,7 +88,11 @@ fn entries(context: &Context, resource: &DescribeConfigsResource) -> Result<Vec<
             Ok(broker::entries(&server.config, server.topics.rules(), host, port))
         }
         BROKER => Err(AdminError::Request("this broker has another id, or the name is no id")),
-        _ => Err(AdminError::Request("only the configs of topics and brokers can be described")),
+        kind @ (GROUP | CLIENT_METRICS) => {
+            check_other_name(kind, name)?;
+            Ok(if kind == GROUP { others::group() } else { others::client_metrics() })
+        }
+        _ => Err(AdminError::Request("configs of loggers, and of what does not exist, cannot be described")),
     }
 }
 

@@ -69,7 +69,7 @@ fn edits(configs: Vec<AlterableConfig>) -> Result<ConfigChange, AdminError> {
 mod tests {
     use milena_wire::kafka_protocol::messages::incremental_alter_configs_request::AlterConfigsResource;
 
-    use super::super::config_resources::{BROKER, TOPIC};
+    use super::super::config_resources::{BROKER, CLIENT_METRICS, GROUP, TOPIC};
     use super::*;
     use crate::handlers::testing::{Bench, text};
 
@@ -169,6 +169,19 @@ mod tests {
         bench.topic("t", 1).await;
         for name in ["retention.ms", "message.format.version"] {
             assert_eq!(code(&bench, &[(DELETE, name, None)]).await, 0, "{name}");
+        }
+    }
+
+    #[tokio::test]
+    async fn on_groups_and_client_metrics_only_deleting_succeeds() {
+        let bench = Bench::new().await;
+        for kind in [GROUP, CLIENT_METRICS] {
+            for (op, value, expected) in
+                [(DELETE, None, 0), (SET, Some("1"), 42), (APPEND, Some("1"), 42), (SUBTRACT, Some("1"), 42)]
+            {
+                let response = bench.ask(1, &request(kind, &[(op, "interval.ms", value)])).await;
+                assert_eq!(response.responses[0].error_code, expected, "{kind} {op}");
+            }
         }
     }
 

@@ -2,8 +2,8 @@
 //!
 //! - v0: only client metrics, of which there are none (as it was called ListClientMetricsResources). v1: the request names
 //!   types of resources, none being all.
-//! - Topics and brokers are what DescribeConfigs describes. Groups and client metrics have no configs here, and so are
-//!   none; loggers cannot be described, and so are not listed. Any other type: 35.
+//! - Topics and brokers are what DescribeConfigs describes. Nothing can be set on groups and client metrics, and so
+//!   there are none of them; loggers cannot be described, and so are not listed. Any other type: 35.
 
 use std::collections::HashSet;
 
@@ -13,7 +13,7 @@ use milena_wire::kafka_protocol::messages::{ApiKey, ListConfigResourcesRequest, 
 use milena_wire::kafka_protocol::protocol::StrBytes;
 
 use super::brokers;
-use super::config_resources::{BROKER, TOPIC};
+use super::config_resources::{BROKER, CLIENT_METRICS, GROUP, TOPIC};
 use crate::dispatch::{Api, Context, answer};
 
 /// Table entry.
@@ -26,8 +26,6 @@ pub const API: Api = Api {
 };
 
 const LOGGER: i8 = 8;
-const CLIENT_METRICS: i8 = 16;
-const GROUP: i8 = 32;
 
 async fn list_config_resources(
     context: Context,

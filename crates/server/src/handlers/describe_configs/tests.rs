@@ -125,7 +125,7 @@ async fn another_broker_is_an_invalid_request() {
 #[tokio::test]
 async fn other_kinds_of_resources_get_an_error_and_never_an_empty_success() {
     let bench = with_topic().await;
-    for kind in [0, 1, 3, 8, 16, 32, -1, i8::MAX] {
+    for kind in [0, 1, 3, 8, 64, -1, i8::MAX] {
         let result = one(&bench, resource(kind, "t")).await;
         assert_eq!((result.error_code, result.resource_type), (42, kind));
         assert!(result.error_message.is_some());
@@ -155,4 +155,41 @@ async fn what_does_not_fit_into_an_answer_is_an_error_for_that_resource() {
     assert_eq!(response.results[0].error_code, 0);
     let last = response.results.last().unwrap();
     assert_eq!((last.error_code, last.configs.len()), (44, 0));
+}
+
+#[tokio::test]
+async fn groups_and_client_metrics_show_the_defaults_of_kafka_whether_they_exist_or_not() {
+    let bench = Bench::new().await;
+    for version in 1..=4 {
+        for (kind, name, value, count) in
+            [(GROUP, "consumer.session.timeout.ms", "45000", 10), (CLIENT_METRICS, "interval.ms", "300000", 3)]
+        {
+            let asked = request(vec![resource(kind, "any")]).with_include_synonyms(true);
+            let result = bench.ask(version, &asked).await.results.remove(0);
+            assert_eq!((result.error_code, result.configs.len()), (0, count), "version {version}");
+            let shown = config(&result, name);
+            assert_eq!((shown.value.as_deref(), shown.config_source), (Some(value), 5));
+            assert_eq!(shown.synonyms.len(), usize::from(kind == GROUP));
+            assert!(result.configs.iter().all(|config| config.read_only));
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_config_of_a_group_says_that_it_has_no_effect() {
+    let bench = Bench::new().await;
+    let asked = request(vec![resource(GROUP, "g")]).with_include_documentation(true);
+    let result = bench.ask(4, &asked).await.results.remove(0);
+    let told = |config: &DescribeConfigsResourceResult| config.documentation.as_ref().unwrap().contains("no effect");
+    assert!(result.configs.iter().all(told));
+}
+
+#[tokio::test]
+async fn a_group_or_client_metrics_without_a_name_are_an_invalid_request() {
+    let bench = Bench::new().await;
+    for (kind, words) in [(GROUP, "Group name"), (CLIENT_METRICS, "Client metrics subscription name")] {
+        let result = one(&bench, resource(kind, "")).await;
+        assert_eq!((result.error_code, result.configs.len()), (42, 0));
+        assert!(result.error_message.is_some_and(|text| text.starts_with(words)));
+    }
 }

@@ -4,11 +4,12 @@
 //! - [`value`]: values, read and checked as Kafka reads and checks them
 //! - [`change`]: what a client wants of configs that are set already
 //! - [`rules`]: a server's defaults over Kafka's; from what a user set to what the data path and the store act on
-//! - [`broker`]: what DescribeConfigs answers for the broker
+//! - [`broker`], [`others`]: what DescribeConfigs answers for the broker, and for groups and client metrics
 
 pub mod broker;
 pub mod change;
 pub mod keys;
+pub mod others;
 pub mod rules;
 pub mod value;
 
