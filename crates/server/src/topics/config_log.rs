@@ -171,7 +171,8 @@ impl ConfigLog {
     /// Takes in what other gateways set since. Costs a look at the end of the log when they set nothing.
     ///
     /// # Errors
-    /// Whatever the store answers; what was known stays then. A record that cannot be read is told once.
+    /// Whatever the store answers; what was known stays then. A record that cannot be read is an error until it can be, or
+    /// until a snapshot took its place.
     pub(super) async fn follow(&mut self) -> Result<(), StoreError> {
         // A record that this gateway may still take back must not get into a snapshot of its own, so that is settled first.
         if self.log.is_in_doubt().await {
@@ -179,15 +180,17 @@ impl ConfigLog {
             return Ok(());
         }
         let (mut table, mut broken) = (ConfigTable::default(), None);
-        let grew = self.reader.follow(|event| take(&mut table, &mut broken, event)).await?;
-        match broken {
-            Some(error) => Err(error),
-            None if grew => {
-                self.table = table;
-                Ok(())
-            }
-            None => Ok(()),
+        let mut reader = self.reader.clone();
+        let grew = reader.follow(|event| take(&mut table, &mut broken, event)).await?;
+        if let Some(error) = broken {
+            // The reader as it was looks again: who moved on would show old configs for ever, without another word.
+            return Err(error);
         }
+        self.reader = reader;
+        if grew {
+            self.table = table;
+        }
+        Ok(())
     }
 
     /// Binds what was planned for topics that exist. As [`Self::reconcile`] does, it leaves that to memory.
@@ -465,6 +468,24 @@ mod tests {
         one.write(set(&of, configs("3"))).await.unwrap();
         two.follow().await.unwrap();
         assert_eq!(two.table().get(&of), Some(&configs("3")));
+    }
+
+    #[tokio::test]
+    async fn a_record_that_cannot_be_read_is_told_each_time_and_hides_nothing_that_comes_later() {
+        let store = MemoryStore::new();
+        let of = topic("t", 1);
+        let mut one = open(&store).await;
+        one.write(set(&of, configs("1"))).await.unwrap();
+        let two = ConfigLog::open(Arc::new(store.again()), 1).await.unwrap();
+        two.log.append(b"\x09of a newer version".to_vec()).await.unwrap();
+        for _ in 0..2 {
+            assert!(matches!(one.follow().await, Err(StoreError::Broken { .. })));
+            assert_eq!(one.table().get(&of), Some(&configs("1")), "what was known stays");
+        }
+        // Whoever wrote it puts a snapshot in its place that everybody can read.
+        two.log.snapshot(vec![encode(&set(&of, configs("2"))).unwrap()]).await.unwrap();
+        one.follow().await.unwrap();
+        assert_eq!(one.table().get(&of), Some(&configs("2")));
     }
 
     #[tokio::test]

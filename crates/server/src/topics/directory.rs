@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Instant;
 
 use milena_store::{Store, StoreError, TopicInfo};
 use parking_lot::RwLock;
@@ -17,6 +18,7 @@ use super::mapping::{Mapping, MappingError, Seen};
 use super::topic::Topic;
 use crate::config::ServerConfig;
 use crate::opening::answered;
+use crate::quiet::QuietLog;
 
 /// Why the directory could not be opened.
 #[derive(Debug, thiserror::Error)]
@@ -50,6 +52,8 @@ pub(super) struct Inner {
     /// One change at a time: between the look at the cache and the last step nothing else may happen, or of two
     /// creations of one name the slower could take the other's plan for its own.
     pub(super) changes: Mutex<ConfigLog>,
+    /// The log of configs is looked at every few seconds, and a record that cannot be read stays so.
+    unreadable: QuietLog<()>,
 }
 
 #[derive(Default)]
@@ -87,6 +91,7 @@ impl TopicDirectory {
             show_internal: config.show_internal_topics,
             cache: RwLock::default(),
             changes: Mutex::new(ConfigLog::open(Arc::clone(&store), config.instance_id).await?),
+            unreadable: QuietLog::default(),
             store,
         };
         // A gateway that is alone has no plans but those that a crash left behind. Asked after the log was read, so that whoever
@@ -302,7 +307,11 @@ impl Inner {
         let infos = self.store.topics().await?;
         if let Err(error) = log.follow().await {
             match error {
-                StoreError::Broken { .. } => tracing::error!(%error, "configs of another gateway are not seen"),
+                StoreError::Broken { .. } => {
+                    if self.unreadable.admit((), Instant::now()).is_some() {
+                        tracing::error!(%error, "configs of another gateway are not seen");
+                    }
+                }
                 _ => tracing::debug!(%error, "the log of topic configs could not be looked at"),
             }
         }
