@@ -293,7 +293,16 @@ impl<'a> Recovery<'a> {
         let zero = self.try_io("reading a segment in", || rest.rest_is_zero())?;
         let bytes = size.saturating_sub(place.position);
         let Place { offset, position } = place;
-        if zero {
+        if self.origin == Origin::Closed {
+            // Everything was whole and flushed then, so this is no torn tail.
+            self.env.metrics.damaged_entries.add(1);
+            tracing::error!(
+                partition = ?self.id, %path, offset, position, bytes,
+                "acknowledged messages at the end of a partition are lost: the server was stopped cleanly, and since then \
+                 their bytes were damaged; they are cut off, and their offsets will be given to others. Before a start, \
+                 `milena repair` does the same and keeps the damaged file"
+            );
+        } else if zero {
             tracing::info!(partition = ?self.id, %path, offset, position, bytes, "zeros at the end of a segment are cut off");
         } else {
             tracing::warn!(partition = ?self.id, %path, offset, position, bytes, "the torn end of a segment is cut off");

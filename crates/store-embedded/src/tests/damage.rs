@@ -188,3 +188,23 @@ fn a_check_counts_what_is_there_and_names_what_is_damaged() {
     let report = check_on(&fs, &root).unwrap();
     assert_eq!(report.problems[0].what, "the messages from offset 0 to 5 are missing");
 }
+
+#[test]
+fn a_damaged_end_after_a_clean_stop_is_counted_as_damage_and_a_torn_one_after_a_kill_is_not() {
+    for closed in [true, false] {
+        let fs = FaultyFs::new(1);
+        let (inner, partition) = filled(&fs, &config(Durability::Os), 6);
+        if closed {
+            inner.close().unwrap();
+        }
+        drop((inner, partition));
+        fs.damage(&PathBuf::from(FIRST), 40 + 5 * ENTRY_BYTES + 70);
+        if !closed {
+            fs.kill();
+        }
+        let (inner, partition) = reopen(&fs, &config(Durability::Os));
+        assert_eq!(partition.bounds().end, 5, "closed: {closed}");
+        assert_eq!(inner.env.metrics.damaged_entries.get(), u64::from(closed));
+        assert_eq!(offsets(&read(&partition, 0).unwrap()), [0, 1, 2, 3, 4]);
+    }
+}
