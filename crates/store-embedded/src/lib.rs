@@ -39,6 +39,7 @@ mod fault;
 mod folder;
 mod format;
 mod fs;
+pub mod fuzzing;
 mod handles;
 mod index;
 mod limits;
