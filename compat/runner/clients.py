@@ -7,6 +7,8 @@ import signal
 import subprocess
 import time
 
+import server
+
 COMPAT = pathlib.Path(__file__).resolve().parent.parent
 TARGET = COMPAT.parent / "target" / "compat"
 
@@ -50,12 +52,15 @@ class Client:
             case, _, reason = line.partition(":")
             if not reason.strip():
                 raise SystemExit(f"{name}/excluded: no reason in [{line}]")
+            if case == "*":
+                self.cases, self.excluded = [], {"all cases": reason.strip()}
+                break
             if not only and case not in self.cases:
                 raise SystemExit(f"{name}/excluded: no such case: {case}")
             if case in self.cases:
                 self.excluded[case] = reason.strip()
         self.run_id = ""
-        self.version = "?"
+        self.version = "-"
         self.answers = {}
         self.faults = {}
         self.broken = None
@@ -67,6 +72,8 @@ class Client:
     def install(self):
         """Seconds it took, and what went wrong or None."""
         start = time.monotonic()
+        if not self.cases:
+            return 0, None
         (TARGET / self.name).mkdir(parents=True, exist_ok=True)
         log = TARGET / self.name / "install.log"
         with log.open("w") as output:
@@ -85,7 +92,7 @@ class Client:
         start = time.monotonic()
         with out.open("w") as output, log.open("w") as errors:
             command = [self.folder / "run.sh", bootstrap, *asked]
-            code = execute(command, output, errors, RUN_SECONDS, {"COMPAT_RUN": self.run_id})
+            code = execute(command, output, errors, RUN_SECONDS, {"COMPAT_RUN": self.run_id, "COMPAT_MILENA": str(server.BINARY)})
         self.seconds += time.monotonic() - start
         for line in out.read_text(errors="replace").splitlines():
             self.answer(line, asked)

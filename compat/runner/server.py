@@ -10,6 +10,7 @@ import urllib.parse
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 START_SECONDS = 60
+BINARY = pathlib.Path(os.environ.get("TEST_BINARY") or ROOT / "target/release/milena").absolute()
 
 
 class Running:
@@ -32,13 +33,12 @@ class Milena:
     """Milena on a free port with its data in `folder`, its log in `log`."""
 
     def __init__(self, folder):
-        self.binary = pathlib.Path(os.environ.get("TEST_BINARY") or ROOT / "target/release/milena")
-        if not self.binary.exists():
-            raise SystemExit(f"{self.binary} is not there: cargo build --release -p milena")
+        if not BINARY.exists():
+            raise SystemExit(f"{BINARY} is not there: cargo build --release -p milena")
         self.folder = folder
         self.log = folder / "server.log"
         self.bootstrap = f"127.0.0.1:{free_port()}"
-        self.version = subprocess.run([self.binary, "--version"], capture_output=True, text=True, check=True).stdout.strip()
+        self.version = subprocess.run([BINARY, "--version"], capture_output=True, text=True, check=True).stdout.strip()
         self.store = os.environ.get("COMPAT_STORE") or "embedded"
         self.door = None
         self.process = None
@@ -62,7 +62,7 @@ class Milena:
     def spawn(self, arguments, environment):
         with self.log.open("a") as log:
             return subprocess.Popen(
-                [self.binary, "serve", *arguments, "--set", "metrics.listen=off"],
+                [BINARY, "serve", *arguments, "--set", "metrics.listen=off"],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
