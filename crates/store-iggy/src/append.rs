@@ -23,7 +23,7 @@ impl Inner {
         // the offsets that they confirm.
         let settled = self.pool.append(at).call(For::Writing(at), request, |outcome| {
             let mut partition = partition.lock();
-            let base = outcome.and_then(|reply| send::base_offset(&reply, at.partition).map_err(CallError::Said));
+            let base = outcome.and_then(|reply| send::base_offset(&reply, at).map_err(CallError::Said));
             match base {
                 Ok(Some(base)) => {
                     let seen = partition.confirmed(floor, base, count, bytes);

@@ -15,6 +15,7 @@ use iggy_common::{
     TcpClientConfig, TcpClientReconnectionConfig, UserClient,
 };
 use milena_store::PartitionRef;
+use milena_store::metrics::EngineMetrics;
 use parking_lot::RwLock;
 use secrecy::{ExposeSecret, SecretString};
 use tokio::sync::Notify;
@@ -39,6 +40,8 @@ pub(crate) struct Dialer {
     refusals: Notify,
     /// Counts connections that broke. One that was made before another broke may be just as dead.
     breaks: AtomicUsize,
+    /// What the store counts.
+    pub(crate) metrics: Arc<EngineMetrics>,
     /// True while the last attempt failed, so that an outage is logged once and not by every connection.
     down: AtomicBool,
 }
@@ -109,6 +112,7 @@ impl Dialer {
             renewal: tokio::sync::Mutex::new(()),
             refusals: Notify::new(),
             breaks: AtomicUsize::new(0),
+            metrics: Arc::new(EngineMetrics::new("iggy")),
             down: AtomicBool::new(false),
         }
     }

@@ -35,7 +35,9 @@ pub(crate) enum Class {
 
 /// The class of an error. Arguments do not travel over the wire, so only the variant counts.
 ///
-/// What is named nowhere here is not expected in an answer to what this store asks, and counts as not known.
+/// What is named nowhere here is not expected in an answer to what this store asks, and counts as not known. So does
+/// `InvalidFormat`: the SDK says so of a reply that it cannot read, among them that to a login which it made by itself on
+/// its way to another node.
 #[rustfmt::skip]
 pub(crate) fn class(error: &IggyError) -> Class {
     use IggyError as E;
@@ -66,7 +68,7 @@ pub(crate) fn class(error: &IggyError) -> Class {
         | E::TooManyConsumerOffsets | E::CannotCreateConsumerGroupInfo(..) | E::InvalidSegmentSize(_) | E::EmptyMessagePayload
         | E::InvalidMessagePayloadLength => Class::Limit,
 
-        E::InvalidCommand | E::InvalidFormat | E::FeatureUnavailable | E::InvalidIdentifier
+        E::InvalidCommand | E::FeatureUnavailable | E::InvalidIdentifier
         | E::UnsupportedOptionKey(_) | E::InvalidOptionValue(_) | E::InvalidStreamName | E::InvalidTopicName
         | E::InvalidStreamId | E::InvalidTopicId | E::InvalidReplicationFactor | E::InvalidHeaderKey
         | E::InvalidHeaderValue | E::InvalidHeaderKind(_) | E::InvalidKeyValueLength | E::InvalidMessagesCount

@@ -56,7 +56,7 @@ pub(crate) struct Inner {
     pub(crate) probe_wake: Notify,
     pub(crate) offset_doubts: Doubts,
     pub(crate) closed: AtomicBool,
-    pub(crate) metrics: EngineMetrics,
+    pub(crate) metrics: Arc<EngineMetrics>,
 }
 
 impl Inner {
@@ -64,6 +64,7 @@ impl Inner {
         Self {
             pool: Pool::new(&dialer),
             names: Names::new(&dialer.config().state_stream),
+            metrics: Arc::clone(&dialer.metrics),
             dialer,
             keys,
             topics: Topics::default(),
@@ -81,7 +82,6 @@ impl Inner {
             probe_wake: Notify::new(),
             offset_doubts: Doubts::default(),
             closed: AtomicBool::new(false),
-            metrics: EngineMetrics::new("iggy"),
         }
     }
 

@@ -3,6 +3,12 @@
 //! The SDK carries one request at a time over a connection. So does a [`Line`], but it knows for each call whether
 //! its request was sent: a call that gave up in the queue is certainly not carried out, one that gave up behind that
 //! is in doubt. Calls go in the order in which they came.
+//!
+//! A node of a cluster that begins to lead answers what the one before it had not answered, and sends these replies to the
+//! connections of its own that happen to have the same numbers. The SDK takes such a reply for the one to its request,
+//! and every later one for that to the request after it: a confirmation of another append, messages of another partition.
+//! So after each call to a node the server is asked for the name of the connection. What comes back is that name, or the
+//! outcome of the call says nothing and the connection is replaced.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -28,6 +34,8 @@ pub(crate) enum CallError {
     Unsent(String),
     /// It was sent, and no reply came in time.
     Late(Duration),
+    /// What came was no reply to this call.
+    Astray,
     /// The SDK says so.
     Said(IggyError),
 }
@@ -35,7 +43,11 @@ pub(crate) enum CallError {
 impl CallError {
     /// True when the connection was lost, and the same call may have an answer over another one.
     pub(crate) fn is_loss(&self) -> bool {
-        matches!(self, Self::Said(error) if breaks_connection(error))
+        match self {
+            Self::Said(error) => breaks_connection(error),
+            Self::Astray => true,
+            Self::Unsent(_) | Self::Late(_) => false,
+        }
     }
 
     /// True when the request was sent, or may have been, and no reply came: it may have been too large to come.
@@ -52,6 +64,12 @@ impl CallError {
             }
             Self::Late(waited) => {
                 StoreError::Busy { reason: format!("the Iggy server did not answer within {waited:?} about {what}") }
+            }
+            Self::Astray if op == Op::Change => {
+                StoreError::InDoubt { reason: format!("the Iggy server sent another reply than that about {what}") }
+            }
+            Self::Astray => {
+                StoreError::Busy { reason: format!("the Iggy server sent another reply than that about {what}") }
             }
             Self::Said(error) => store_error(op, error, what),
         }
@@ -77,16 +95,45 @@ struct Seat {
     client: Arc<TcpClient>,
     /// `None` for a single server.
     node: Option<Node>,
+    /// As that node calls it.
+    name: Option<Name>,
     /// How many events the SDK had counted when this was made: it connects again when it changes nodes.
     events: usize,
     /// How many connections had broken when this one was last known to be alive.
     breaks: usize,
 }
 
+/// What a server calls a connection: no other reply looks like it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Name {
+    number: u32,
+    address: String,
+}
+
+impl Name {
+    /// `None` when something else comes back.
+    async fn of(client: &TcpClient, patience: Duration) -> Option<Self> {
+        let said = timeout(patience, client.get_me()).await.ok()?.ok()?;
+        Some(Self { number: said.client_id, address: said.address }).filter(|name| !name.address.is_empty())
+    }
+}
+
 impl Seat {
-    async fn new(dialed: Dialed, breaks: usize) -> Self {
+    /// `None` when the node does not say how it calls the connection.
+    async fn new(dialed: Dialed, breaks: usize, patience: Duration) -> Option<Self> {
+        let name = match &dialed.node {
+            Some(_) => Some(Name::of(&dialed.client, patience).await?),
+            None => None,
+        };
         let events = Client::subscribe_events(&*dialed.client).await.len();
-        Self { client: dialed.client, node: dialed.node, events, breaks }
+        Some(Self { client: dialed.client, node: dialed.node, name, events, breaks })
+    }
+
+    /// True when the last reply was the one to the last request. Where the SDK went to another node, the connection has
+    /// another name.
+    async fn is_in_step(&self, moved: bool, patience: Duration) -> bool {
+        let Some(name) = &self.name else { return true };
+        Name::of(&self.client, patience).await.is_some_and(|said| moved || said == *name)
     }
 
     /// True when the SDK went to another node, because this one does not lead the partition it was asked about.
@@ -167,12 +214,19 @@ impl Line {
             Ok(outcome) => outcome.map_err(CallError::Said),
             Err(_) => Err(CallError::Late(waited)),
         };
-        let broken = match &outcome {
-            Ok(_) | Err(CallError::Unsent(_)) => false,
-            Err(CallError::Late(_)) => true,
-            Err(CallError::Said(error)) => breaks_connection(error),
+        let is_broken = |outcome: &Result<T, CallError>| {
+            outcome.as_ref().is_err_and(|error| matches!(error, CallError::Late(_)) || error.is_loss())
         };
         let moved = seat.has_moved().await;
+        let outcome = match is_broken(&outcome) {
+            false if !seat.is_in_step(moved, waited).await => {
+                self.dialer.metrics.stray_replies.add(1);
+                tracing::warn!(node = ?seat.node, "a reply of the Iggy cluster was to another request; what was asked is asked again");
+                Err(CallError::Astray)
+            }
+            _ => outcome,
+        };
+        let broken = is_broken(&outcome);
         self.learn(target, &seat, moved, outcome.is_ok());
         if broken {
             // The reply to this call may still come; the next call must not take it for its own.
@@ -219,6 +273,7 @@ impl Line {
 
     async fn any_seat(&self, state: &mut State, target: For<'_>) -> Result<Seat, String> {
         let breaks = self.dialer.breaks();
+        let patience = self.dialer.config().connect_timeout;
         loop {
             let wanted = self.dialer.roster.home(target.partition(), now());
             let found = state.seats.iter().position(|seat| wanted.is_none() || seat.node == wanted);
@@ -235,7 +290,8 @@ impl Line {
                 state.pause.succeeded();
                 // Of one node there is one connection.
                 state.seats.retain(|seat| seat.node != dialed.node);
-                Ok(Seat::new(dialed, breaks).await)
+                let seat = Seat::new(dialed, breaks, patience).await;
+                seat.ok_or_else(|| "a node of the Iggy cluster does not answer what a new connection is".to_owned())
             }
             Err(error) => {
                 state.pause.failed(limits::RECONNECT_PAUSE_MAX, now());
@@ -285,5 +341,8 @@ mod tests {
         let late = CallError::Late(Duration::from_secs(1));
         assert!(matches!(late.of(Op::Change, "it"), StoreError::InDoubt { .. }));
         assert!(matches!(late.of(Op::Read, "it"), StoreError::Busy { .. }));
+        assert!(matches!(CallError::Astray.of(Op::Change, "it"), StoreError::InDoubt { .. }));
+        assert!(matches!(CallError::Astray.of(Op::Read, "it"), StoreError::Busy { .. }));
+        assert!(CallError::Astray.is_loss(), "the call is repeated where it may be, over another connection");
     }
 }

@@ -86,14 +86,17 @@ fn refused(what: &'static str, actual: u64, limit: u64) -> StoreError {
 
 /// The offset of the first message, from the server's reply; `None` when the server confirms without one.
 ///
-/// A confirmation of another partition would be a guess about ours, and so is no offset.
-///
 /// # Errors
-/// When the reply cannot be read: then it is not known what it confirms.
-pub(crate) fn base_offset(reply: &Bytes, partition: u32) -> Result<Option<u64>, IggyError> {
+/// When the reply cannot be read, or confirms something else: then it is not known what became of ours.
+pub(crate) fn base_offset(reply: &Bytes, at: &PartitionRef) -> Result<Option<u64>, IggyError> {
     let reply = decode_send_confirmations(reply)?;
-    let ours = reply.confirmations.iter().find(|confirmation| confirmation.partition_id == partition);
-    Ok(ours.map(|confirmation| confirmation.base_offset))
+    let ours = (at.topic.stream_id(), at.topic.topic_id(), at.partition);
+    let found = reply.confirmations.iter().find(|said| (said.stream_id, said.topic_id, said.partition_id) == ours);
+    match found {
+        Some(said) => Ok(Some(said.base_offset)),
+        None if reply.confirmations.is_empty() => Ok(None),
+        None => Err(IggyError::InvalidFormat),
+    }
 }
 
 #[cfg(test)]
@@ -168,10 +171,10 @@ mod tests {
     }
 
     #[test]
-    fn a_reply_without_confirmation_is_no_offset() {
-        assert_eq!(base_offset(&Bytes::new(), 7), Ok(None));
+    fn a_reply_without_confirmation_is_no_offset_and_one_to_something_else_leaves_it_open() {
+        assert_eq!(base_offset(&Bytes::new(), &at()), Ok(None));
         let none = SendMessagesResponse { confirmations: Vec::new() };
-        assert_eq!(base_offset(&none.to_bytes(), 7), Ok(None));
+        assert_eq!(base_offset(&none.to_bytes(), &at()), Ok(None));
         let of = |partition_id| SendMessagesConfirmationResponse {
             stream_id: 1,
             topic_id: 2,
@@ -179,9 +182,11 @@ mod tests {
             base_offset: 42,
         };
         let reply = SendMessagesResponse { confirmations: vec![of(6), of(7)] };
-        assert_eq!(base_offset(&reply.to_bytes(), 7), Ok(Some(42)));
-        assert_eq!(base_offset(&reply.to_bytes(), 8), Ok(None));
-        assert!(base_offset(&Bytes::from_static(b"garbage"), 7).is_err());
+        assert_eq!(base_offset(&reply.to_bytes(), &at()), Ok(Some(42)));
+        assert!(base_offset(&reply.to_bytes(), &at().topic.partition(8)).is_err());
+        let others = TopicRef::new("kafka", "456", 1, 3, 3).partition(7);
+        assert!(base_offset(&reply.to_bytes(), &others).is_err(), "the same partition of another topic");
+        assert!(base_offset(&Bytes::from_static(b"garbage"), &at()).is_err());
     }
 
     fn message() -> impl Strategy<Value = TestMessage> {

@@ -115,6 +115,8 @@ pub struct EngineMetrics {
     pub damaged_entries: Counter,
     /// Times that the end of a partition moved back, so that its epoch rose.
     pub end_falls: Counter,
+    /// Calls to a node of the engine's cluster that were answered with the reply to something else.
+    pub stray_replies: Counter,
     /// Topics that were met whose acknowledged messages the engine may hold in memory only.
     pub undurable_topics: Counter,
 }
@@ -132,6 +134,7 @@ impl EngineMetrics {
             flush_failures: Counter::default(),
             damaged_entries: Counter::default(),
             end_falls: Counter::default(),
+            stray_replies: Counter::default(),
             undurable_topics: Counter::default(),
         }
     }

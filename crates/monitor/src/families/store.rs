@@ -54,6 +54,11 @@ pub(super) fn write(broker: &Broker, families: &mut Families<'_>) -> fmt::Result
         of(|engine| engine.end_falls.get()),
     )?;
     families.counters(
+        "milena_store_stray_replies_total",
+        "Calls to a node of a cluster that were answered with the reply to something else, which was not believed.",
+        of(|engine| engine.stray_replies.get()),
+    )?;
+    families.counters(
         "milena_store_undurable_topics_total",
         "Topics that were met whose acknowledged messages the engine may hold in memory only.",
         of(|engine| engine.undurable_topics.get()),

@@ -31,7 +31,7 @@ fn the_codes_that_decide_on_data_are_where_they_belong() {
     let table: &[(Class, &[u32])] = &[
         (Class::NotApplied, &[9, 58, 61]),
         (Class::Identity, &[40, 41, 42, 53, 54, 14003]),
-        (Class::Unknown, &[1, 8, 31, 57, 59, 206, 304, 11001, 12001]),
+        (Class::Unknown, &[1, 4, 8, 31, 57, 59, 206, 304, 11001, 12001]),
         (Class::NotFound, &[20, 1009, 1010, 2010, 2011, 3007]),
         (Class::Exists, &[1012, 2013, 5004]),
         (Class::Limit, &[2015, 3024, 4017, 4022, 4024, 4025, 4038]),
@@ -55,7 +55,7 @@ fn a_connection_is_kept_after_an_answer_and_dropped_after_its_loss() {
     for code in [20, 41, 57, 58, 59, 1012, 2013, 3007, 4022, 4041] {
         assert!(!breaks_connection(&IggyError::from_code(code)), "code {code}");
     }
-    for code in [8, 9, 31, 40, 61, 206, 304] {
+    for code in [4, 8, 9, 31, 40, 61, 206, 304] {
         assert!(breaks_connection(&IggyError::from_code(code)), "code {code}");
     }
 }

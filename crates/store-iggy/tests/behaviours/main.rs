@@ -21,5 +21,6 @@ mod groups;
 mod kafka;
 mod produce;
 mod report;
+mod rolling;
 mod tls;
 mod topics;
