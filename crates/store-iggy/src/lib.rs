@@ -27,6 +27,7 @@ mod dialer;
 mod engine;
 mod epochs;
 mod error;
+mod gap;
 mod inner;
 mod journal;
 mod limits;

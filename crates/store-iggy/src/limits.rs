@@ -90,6 +90,13 @@ pub(crate) const FALL_GRACE_EMPTY: Duration = Duration::from_secs(10);
 /// Age of the last sight of a lower end up to which the next one is of the same fall.
 pub(crate) const FALL_SEEN_AGAIN: Duration = Duration::from_secs(30);
 
+/// How long no node of a cluster has had a message before it is given up: a node that was restarted takes in what it
+/// missed within seconds. Passed: the message is counted as lost, and readers go on behind it.
+pub(crate) const LOST_GRACE: Duration = Duration::from_secs(30);
+
+/// Gaps of one partition that are remembered. Passed: the first is forgotten, and waited for once more.
+pub(crate) const GAPS_MAX: usize = 64;
+
 /// Longest time for the answer of one node when all are asked. Passed: it counts as one that did not answer.
 pub(crate) const NODE_PATIENCE: Duration = Duration::from_secs(2);
 

@@ -153,12 +153,14 @@ pub(crate) enum For<'a> {
     Reading(&'a PartitionRef),
     /// The one that leads a partition, to write: its answer shows whether it does.
     Writing(&'a PartitionRef),
+    /// That one and no other.
+    Node(&'a Node),
 }
 
 impl For<'_> {
     fn partition(&self) -> Option<&PartitionRef> {
         match self {
-            Self::Any | Self::Leader => None,
+            Self::Any | Self::Leader | Self::Node(_) => None,
             Self::Reading(at) | Self::Writing(at) => Some(at),
         }
     }
@@ -275,12 +277,22 @@ impl Line {
         let breaks = self.dialer.breaks();
         let patience = self.dialer.config().connect_timeout;
         loop {
-            let wanted = self.dialer.roster.home(target.partition(), now());
+            let wanted = match target {
+                For::Node(node) => Some(Arc::clone(node)),
+                _ => self.dialer.roster.home(target.partition(), now()),
+            };
             let found = state.seats.iter().position(|seat| wanted.is_none() || seat.node == wanted);
             let Some(seat) = found.map(|found| state.seats.swap_remove(found)) else { break };
             if let Some(seat) = self.living(seat, breaks).await {
                 return Ok(seat);
             }
+        }
+        if let For::Node(node) = target {
+            // That it cannot be reached is no reason for calls to other nodes to wait.
+            let unreachable = || format!("node {node} of the Iggy cluster cannot be reached");
+            let client = self.dialer.dial_node(node).await.ok_or_else(unreachable)?;
+            let dialed = Dialed { client, node: Some(Arc::clone(node)) };
+            return Seat::new(dialed, breaks, patience).await.ok_or_else(unreachable);
         }
         if state.pause.holds(now()) {
             return Err("the Iggy server cannot be reached, the next attempt is due in a moment".to_owned());

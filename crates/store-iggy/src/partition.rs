@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use milena_store::{Bounds, Epochs};
 
+use crate::gap::Gaps;
 use crate::limits;
 use crate::table::Marks;
 
@@ -112,6 +113,8 @@ pub(crate) struct Partition {
     raising: Option<u64>,
     /// The end that the journal knows.
     saved_end: u64,
+    /// What the node that leads lacks.
+    pub(crate) gaps: Gaps,
 }
 
 /// `Bounds` has no default; an untouched partition begins and ends at 0.
@@ -253,6 +256,7 @@ impl Partition {
         self.bounds = Bounds0 { start: said.start, end: said.end };
         (self.announced, self.heard_of) = (said.end, true);
         (self.falling, self.falls) = (None, self.falls.wrapping_add(1));
+        self.gaps = Gaps::default();
         if self.trimmed > said.end {
             // It would hide new messages when they reach it.
             self.trimmed = 0;

@@ -22,7 +22,7 @@ pub(crate) struct Polled {
     pub(crate) entries: Vec<Entry>,
     /// Offset of the last message of the partition; 0 also when it never had one, and when it could not be read.
     pub(crate) current_offset: u64,
-    /// Offset of the first message in the reply, whether or not it was wanted.
+    /// Offset of the first message in the reply that is not below the wanted one, whether or not the limit allows it.
     pub(crate) first: Option<u64>,
     /// Messages and frame bytes in the reply, also what was left over: the size of messages is learned from them.
     pub(crate) messages: u64,
@@ -80,7 +80,6 @@ impl Builder {
         for framed in batch.iter_with_offsets() {
             let message = framed.message;
             let offset = header.base_offset.saturating_add(u64::from(message.header.offset_delta));
-            self.polled.first.get_or_insert(offset);
             let size = FRAME_HEADER_BYTES + message.payload.len() + message.user_headers.len();
             self.polled.messages += 1;
             self.polled.bytes += size as u64;
@@ -88,6 +87,7 @@ impl Builder {
             if offset < self.from || self.polled.cut {
                 continue;
             }
+            self.polled.first.get_or_insert(offset);
             let hashed = batch.blob().get(framed.start + size_of::<u64>()..framed.end).unwrap_or_default();
             if xxh3_64(hashed) != message.header.checksum {
                 self.polled.damage = Some(format!("the checksum of the message at offset {offset} is wrong"));

@@ -9,12 +9,15 @@ use iggy_binary_protocol::requests::messages::PollMessagesRequest;
 use iggy_binary_protocol::{WireConsumer, WireIdentifier, WirePollingStrategy};
 use iggy_common::BinaryTransport;
 use milena_store::{Bounds, Entry, PartitionRef, ReadLimit, StoreError};
+use parking_lot::Mutex;
 use tokio::time::sleep;
 
 use crate::error::Op;
+use crate::gap::{Instead, Verdict, Wanted};
 use crate::inner::Inner;
 use crate::limits;
 use crate::line::{CallError, For};
+use crate::partition::Partition;
 use crate::poll::{self, Polled};
 use crate::topics::TopicState;
 
@@ -29,7 +32,11 @@ impl Inner {
             }
             let wanted = ReadLimit { bytes: left, at_least_one: limit.at_least_one && entries.is_empty() };
             let polled = match self.read_once(at, next, wanted, bounds.end).await {
-                Ok(polled) => polled,
+                Ok(Instead::Read(polled)) => polled,
+                Ok(Instead::Pass(behind)) => {
+                    next = behind;
+                    continue;
+                }
                 // What was read is an answer; the rest is the next read's.
                 Err(_) if turn > 0 && !entries.is_empty() => break,
                 Err(error) => return Err(error),
@@ -61,22 +68,32 @@ impl Inner {
     }
 
     /// One poll that brings something, unless the limit is too small for it.
-    async fn read_once(&self, at: &PartitionRef, from: u64, limit: ReadLimit, end: u64) -> Result<Polled, StoreError> {
+    async fn read_once(&self, at: &PartitionRef, from: u64, limit: ReadLimit, end: u64) -> Result<Instead, StoreError> {
         let (state, partition) = self.partition(at).await?;
+        if let Some(instead) = self.read_in_gap(at, &partition, from, limit).await {
+            return Ok(instead);
+        }
+        let wanted = |until: u64| Wanted { offsets: from..until.min(end), limit };
         let mut pause = limits::EMPTY_POLL_PAUSE;
         for _ in 0..limits::EMPTY_POLLS_MAX {
             let count = partition.lock().poll_count(limit.bytes, end.saturating_sub(from));
             let body = self.poll(at, WirePollingStrategy::offset(from), count).await?;
             let mut polled = poll::decode(&body, from, limit);
             partition.lock().met(polled.messages, polled.bytes, polled.largest);
-            if polled.first.is_some_and(|first| first > from) {
-                return Err(self.passed_by(at, from, polled.first).await);
+            if let Some(first) = polled.first.filter(|first| *first > from) {
+                return match self.dialer.roster.is_cluster() {
+                    true => self.bridge(at, &wanted(first)).await,
+                    false => Err(self.passed_by(at, from, first).await),
+                };
             }
             if !polled.entries.is_empty() || polled.cut {
-                return Ok(polled);
+                return Ok(Instead::Read(polled));
             }
             if let Some(damage) = polled.damage.take() {
-                return Err(StoreError::Broken { context: format!("{at:?} at offset {from}: {damage}") });
+                return match self.read_elsewhere(at, &wanted(end)).await {
+                    Some(polled) => Ok(Instead::Read(polled)),
+                    None => Err(StoreError::Broken { context: format!("{at:?} at offset {from}: {damage}") }),
+                };
             }
             // A fault of the server's disk is answered like the end of the log, and so is a race with retention.
             sleep(pause).await;
@@ -93,6 +110,9 @@ impl Inner {
             if falling {
                 return Err(StoreError::Busy { reason: format!("the Iggy server lags behind in {at:?}") });
             }
+            if let Some(polled) = self.read_elsewhere(at, &wanted(end)).await {
+                return Ok(Instead::Read(polled));
+            }
         }
         let reason = format!("the Iggy server lists offset {from} of {at:?} and does not deliver it");
         if !self.dialer.roster.is_cluster() {
@@ -100,6 +120,39 @@ impl Inner {
         }
         // The node that is read from may lag behind the one that told the end.
         Err(StoreError::Busy { reason })
+    }
+
+    /// Messages of which it is known that the node that leads lacks them.
+    async fn read_in_gap(
+        &self,
+        at: &PartitionRef,
+        partition: &Mutex<Partition>,
+        from: u64,
+        limit: ReadLimit,
+    ) -> Option<Instead> {
+        let (lost, until) = {
+            let known = partition.lock();
+            (known.gaps.lost(from), known.gaps.elsewhere(from))
+        };
+        if let Some(behind) = lost {
+            return Some(Instead::Pass(behind));
+        }
+        let found = self.read_elsewhere(at, &Wanted { offsets: from..until?, limit }).await;
+        if found.is_none() {
+            partition.lock().gaps.not_elsewhere();
+        }
+        found.map(Instead::Read)
+    }
+
+    /// What another node of a cluster has.
+    async fn read_elsewhere(&self, at: &PartitionRef, wanted: &Wanted) -> Option<Polled> {
+        if !self.dialer.roster.is_cluster() {
+            return None;
+        }
+        match self.ask_around(at, wanted).await {
+            Verdict::Found(polled) => Some(polled),
+            _ => None,
+        }
     }
 
     fn poll_lost(&self, at: &PartitionRef, count: u32) {
@@ -128,6 +181,15 @@ impl Inner {
                 let end = (described.messages_count == 0).then_some(end);
                 self.first_offset(&state.topic.partition(described.id), end).await
             };
+            let first = match first {
+                // One node alone may have lost what it had at first.
+                Some(first) if first >= said && self.dialer.roster.is_cluster() => {
+                    let is_empty = described.messages_count == 0;
+                    let earliest = self.earliest(&state.topic.partition(described.id), is_empty).await;
+                    earliest.map(|earliest| earliest.min(first))
+                }
+                first => first,
+            };
             if first.is_some_and(|first| first < said) {
                 state.refuted.lock().insert(described.id, said);
             }
@@ -147,12 +209,11 @@ impl Inner {
             .or_else(|| end.filter(|end| polled.damage.is_none() && polled.current_offset.saturating_add(1) >= *end))
     }
 
-    /// The server serves from its first message when a poll asks for an older one, without a word. So does a node that lacks
-    /// messages in the middle: what it has before them tells that this is no start.
-    async fn passed_by(&self, at: &PartitionRef, from: u64, first: Option<u64>) -> StoreError {
+    /// A single server serves from its first message when a poll asks for an older one, without a word. What it has before
+    /// the wanted message tells whether this is one that it lacks.
+    async fn passed_by(&self, at: &PartitionRef, from: u64, first: u64) -> StoreError {
         let known = async {
             let (state, partition) = self.partition(at).await?;
-            let first = first.unwrap_or(from);
             // It was delivered a moment ago, so an empty answer says nothing.
             if self.first_offset(at, None).await.is_some_and(|known| known >= first) {
                 partition.lock().starts_at(first);
@@ -163,13 +224,7 @@ impl Inner {
         };
         match known.await {
             Ok(bounds) if (bounds.start..=bounds.end).contains(&from) => {
-                let context = format!("{at:?} has a gap at offset {from}");
-                // Another node may have what is missing, and lead again.
-                if self.dialer.roster.is_cluster() {
-                    StoreError::Busy { reason: context }
-                } else {
-                    StoreError::Broken { context }
-                }
+                StoreError::Broken { context: format!("{at:?} has a gap at offset {from}") }
             }
             Ok(bounds) => StoreError::OutOfRange { bounds },
             Err(error) => error,
@@ -183,19 +238,9 @@ impl Inner {
         strategy: WirePollingStrategy,
         count: u32,
     ) -> Result<Bytes, StoreError> {
-        let (stream_id, topic_id) = self.names.wire(&at.topic)?;
-        let request = |count| PollMessagesRequest {
-            // Nothing is committed, so that whoever asks does not matter.
-            consumer: WireConsumer::consumer(WireIdentifier::numeric(0)),
-            stream_id: stream_id.clone(),
-            topic_id: topic_id.clone(),
-            partition_id: Some(at.partition),
-            strategy: strategy.clone(),
-            count,
-            auto_commit: false,
-        };
         let poll = async |count| {
-            let request = &request(count);
+            let unnamed = |error: StoreError| CallError::Unsent(error.to_string());
+            let request = &self.poll_request(at, strategy.clone(), count).map_err(unnamed)?;
             let send = |client: Arc<TcpClient>| async move { client.send_poll_with_response(request).await };
             let polled = self.pool.read().call(For::Reading(at), send, |outcome| outcome).await;
             if polled.as_ref().is_err_and(CallError::lost_the_reply) {
@@ -208,5 +253,25 @@ impl Inner {
             polled => polled,
         };
         polled.map_err(|error| error.of(Op::Read, "a partition"))
+    }
+
+    /// A request for `count` messages, as `strategy` says.
+    pub(crate) fn poll_request(
+        &self,
+        at: &PartitionRef,
+        strategy: WirePollingStrategy,
+        count: u32,
+    ) -> Result<PollMessagesRequest, StoreError> {
+        let (stream_id, topic_id) = self.names.wire(&at.topic)?;
+        Ok(PollMessagesRequest {
+            // Nothing is committed, so that whoever asks does not matter.
+            consumer: WireConsumer::consumer(WireIdentifier::numeric(0)),
+            stream_id,
+            topic_id,
+            partition_id: Some(at.partition),
+            strategy,
+            count,
+            auto_commit: false,
+        })
     }
 }

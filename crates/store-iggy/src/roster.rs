@@ -91,6 +91,12 @@ impl Roster {
         found
     }
 
+    /// All nodes but those that could not be reached a moment ago.
+    pub(crate) fn reachable(&self, now: Instant) -> Vec<Node> {
+        let (nodes, down) = (self.nodes.read(), self.down.read());
+        nodes.all.iter().filter(|node| !pauses(&down, node, now)).cloned().collect()
+    }
+
     /// Where a partition is led, or what comes closest; `None` for a single server.
     pub(crate) fn home(&self, at: Option<&PartitionRef>, now: Instant) -> Option<Node> {
         self.candidates(at, now).into_iter().next()

@@ -77,7 +77,8 @@ pub trait Store: Send + Sync + 'static {
     ///
     /// The first entry may begin before `from`. `from` equal to the end is an empty answer; outside of
     /// `start..=end` it is [`StoreError::OutOfRange`]. Every entry's checksum was verified; a damaged one is
-    /// [`StoreError::Broken`] when it comes first, and ends the answer otherwise.
+    /// [`StoreError::Broken`] when it comes first, and ends the answer otherwise. Where an engine knows for certain that it
+    /// lost messages, the first entry begins behind them.
     fn read<'a>(&'a self, at: &'a PartitionRef, from: u64, limit: ReadLimit) -> StoreFuture<'a, Vec<Entry>>;
 
     /// First message at or behind offset `from` whose time is at or after `time_micros`; `None` when there is none.

@@ -115,6 +115,10 @@ pub struct EngineMetrics {
     pub damaged_entries: Counter,
     /// Times that the end of a partition moved back, so that its epoch rose.
     pub end_falls: Counter,
+    /// Reads that brought messages which the node that leads lacks, from another node of the engine's cluster.
+    pub gap_reads: Counter,
+    /// Acknowledged messages that no node of the engine's cluster has, so that readers passed over them.
+    pub lost_messages: Counter,
     /// Calls to a node of the engine's cluster that were answered with the reply to something else.
     pub stray_replies: Counter,
     /// Topics that were met whose acknowledged messages the engine may hold in memory only.
@@ -134,6 +138,8 @@ impl EngineMetrics {
             flush_failures: Counter::default(),
             damaged_entries: Counter::default(),
             end_falls: Counter::default(),
+            gap_reads: Counter::default(),
+            lost_messages: Counter::default(),
             stray_replies: Counter::default(),
             undurable_topics: Counter::default(),
         }

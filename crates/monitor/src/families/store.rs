@@ -54,6 +54,16 @@ pub(super) fn write(broker: &Broker, families: &mut Families<'_>) -> fmt::Result
         of(|engine| engine.end_falls.get()),
     )?;
     families.counters(
+        "milena_store_gap_reads_total",
+        "Reads from another node of a cluster, since the one that leads the partition lacks the messages.",
+        of(|engine| engine.gap_reads.get()),
+    )?;
+    families.counters(
+        "milena_store_lost_messages_total",
+        "Acknowledged messages that no node of a cluster has; consumers went on behind them.",
+        of(|engine| engine.lost_messages.get()),
+    )?;
+    families.counters(
         "milena_store_stray_replies_total",
         "Calls to a node of a cluster that were answered with the reply to something else, which was not believed.",
         of(|engine| engine.stray_replies.get()),

@@ -89,7 +89,9 @@ async fn b32_a_rolling_restart_under_load_loses_and_doubles_nothing(case: Case) 
         tell_who_is_in_pieces(case).await;
     })
     .await;
-    eprintln!("{} stray replies", case.store.metrics().unwrap().stray_replies.get());
+    let metrics = case.store.metrics().unwrap();
+    let (gaps, lost) = (metrics.gap_reads.get(), metrics.lost_messages.get());
+    eprintln!("{gaps} reads from another node, {lost} messages lost, {} stray replies", metrics.stray_replies.get());
     stop.store(true, Ordering::Relaxed);
     let consumed = consuming.await.unwrap();
     eprintln!("{consumed} records consumed meanwhile");
