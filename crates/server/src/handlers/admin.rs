@@ -66,7 +66,26 @@ impl Texts {
 
     /// The code of an error, and its text while there is room.
     pub fn of(&mut self, error: &AdminError) -> (i16, Option<StrBytes>) {
-        let text = error.to_string();
+        self.take(error, error.to_string())
+    }
+
+    /// As [`Self::of`], of the topic `name`; in the words of Apache Kafka where scripts look for them. A topic that exists
+    /// has no long name.
+    pub fn of_topic(&mut self, name: &str, error: &AdminError) -> (i16, Option<StrBytes>) {
+        match error {
+            AdminError::Topic(TopicError::Exists) => self.take(error, format!("Topic '{name}' already exists.")),
+            AdminError::Topic(TopicError::NotMore { now, asked }) if i64::from(*now) == *asked => {
+                self.take(error, format!("Topic already has {now} partition(s)."))
+            }
+            AdminError::Topic(TopicError::NotMore { now, asked }) => self.take(
+                error,
+                format!("The topic {name} currently has {now} partition(s); {asked} would not be an increase."),
+            ),
+            _ => self.of(error),
+        }
+    }
+
+    fn take(&mut self, error: &AdminError, text: String) -> (i16, Option<StrBytes>) {
         let fits = text.len() <= self.left;
         self.left = if fits { self.left - text.len() } else { 0 };
         (codes::of_admin(error).code(), fits.then(|| StrBytes::from_string(text)))
@@ -155,6 +174,19 @@ mod tests {
         assert_eq!(texts.of(&error), (100, Some(StrBytes::from_static_str("no topic has this id"))));
         assert!(texts.of(&error).1.is_some());
         assert_eq!(texts.of(&error), (100, None));
+    }
+
+    #[test]
+    fn what_scripts_look_for_is_in_the_words_of_kafka() {
+        let mut texts = Texts::new(&Limits::default());
+        let mut text = |error: TopicError| texts.of_topic("a", &AdminError::Topic(error)).1.unwrap().to_string();
+        assert_eq!(text(TopicError::Exists), "Topic 'a' already exists.");
+        assert_eq!(text(TopicError::NotMore { now: 5, asked: 5 }), "Topic already has 5 partition(s).");
+        assert_eq!(
+            text(TopicError::NotMore { now: 5, asked: 2 }),
+            "The topic a currently has 5 partition(s); 2 would not be an increase."
+        );
+        assert_eq!(text(TopicError::NotFound), "the topic does not exist");
     }
 
     #[test]

@@ -44,7 +44,7 @@ async fn create_partitions(context: Context, request: CreatePartitionsRequest) -
         };
         let mut result = CreatePartitionsTopicResult::default().with_name(topic.name).with_error_message(None);
         if let Err(error) = outcome {
-            (result.error_code, result.error_message) = texts.of(&error);
+            (result.error_code, result.error_message) = texts.of_topic(&result.name, &error);
         }
         results.push(result);
     }

@@ -51,7 +51,10 @@ async fn create_topics(context: Context, request: CreateTopicsRequest) -> Option
         };
         results.push(match outcome {
             Ok(created) => succeeded(broker, topic.name, &created, context.version),
-            Err(error) => failed(topic.name, texts.of(&error)),
+            Err(error) => {
+                let refusal = texts.of_topic(&topic.name, &error);
+                failed(topic.name, refusal)
+            }
         });
     }
     Some(CreateTopicsResponse::default().with_topics(results))

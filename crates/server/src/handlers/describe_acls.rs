@@ -18,13 +18,16 @@ pub const API: Api = Api {
     handle: |request| Box::pin(answer(ApiKey::DescribeAcls, request, describe_acls)),
 };
 
-/// What Apache Kafka says when it has no authorizer.
+/// What Apache Kafka says here when it has no authorizer.
+const NO_AUTHORIZER_ON_BROKER: &str = "No Authorizer is configured on the broker";
+
+/// What it says to changes then.
 pub(super) const NO_AUTHORIZER: &str = "No Authorizer is configured.";
 
 async fn describe_acls(_context: Context, _request: DescribeAclsRequest) -> Option<DescribeAclsResponse> {
     let response = DescribeAclsResponse::default()
         .with_error_code(ResponseError::SecurityDisabled.code())
-        .with_error_message(Some(StrBytes::from_static_str(NO_AUTHORIZER)));
+        .with_error_message(Some(StrBytes::from_static_str(NO_AUTHORIZER_ON_BROKER)));
     Some(response)
 }
 
@@ -48,7 +51,7 @@ mod tests {
                 .with_permission_type(1);
             let response = bench.ask(version, &asked).await;
             assert_eq!((response.error_code, response.resources.len()), (54, 0), "version {version}");
-            assert_eq!(response.error_message.as_deref(), Some(NO_AUTHORIZER));
+            assert_eq!(response.error_message.as_deref(), Some(NO_AUTHORIZER_ON_BROKER));
         }
     }
 }

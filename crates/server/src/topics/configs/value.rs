@@ -40,7 +40,7 @@ pub fn parse(key: &ConfigKey, value: &str) -> Result<String, String> {
     let fits = |shown: &String| shown.len() <= VALUE_BYTES_MAX;
     read(key, value.trim())
         .and_then(|shown| if fits(&shown) { Ok(shown) } else { Err("it is too long".to_owned()) })
-        .map_err(|reason| format!("Invalid value '{}' for configuration {}: {reason}", clipped(value), key.name))
+        .map_err(|reason| format!("Invalid value {} for configuration {}: {reason}", clipped(value), key.name))
 }
 
 fn read(key: &ConfigKey, value: &str) -> Result<String, Reason> {
@@ -71,10 +71,10 @@ fn boolean(check: Check, value: &str) -> Result<String, Reason> {
 fn whole(check: Check, value: &str, min: i64, max: i64, kind: &str) -> Result<String, Reason> {
     let number = value.parse::<i64>().ok().filter(|number| (min..=max).contains(number));
     let Some(number) = number else {
-        return Err(format!("it is not a number of type {kind}"));
+        return Err(format!("Not a number of type {kind}"));
     };
     match check {
-        Check::AtLeast(least) if number < least => Err(format!("it must be at least {least}")),
+        Check::AtLeast(least) if number < least => Err(format!("Value must be at least {least}")),
         Check::Between(least, most) if !(least..=most).contains(&number) => {
             Err(format!("it must be between {least} and {most}"))
         }
@@ -87,7 +87,7 @@ fn whole(check: Check, value: &str, min: i64, max: i64, kind: &str) -> Result<St
 
 fn fraction(check: Check, value: &str) -> Result<String, Reason> {
     let Some(number) = value.parse::<f64>().ok().filter(|number| number.is_finite()) else {
-        return Err("it is not a number of type DOUBLE".to_owned());
+        return Err("Not a number of type DOUBLE".to_owned());
     };
     match check {
         Check::Ratio if !(0.0..=1.0).contains(&number) => Err("it must be between 0 and 1".to_owned()),
@@ -98,7 +98,7 @@ fn fraction(check: Check, value: &str) -> Result<String, Reason> {
 
 fn word(check: Check, value: &str) -> Result<String, Reason> {
     match check {
-        Check::OneOf(words) if !words.contains(&value) => Err(format!("it must be one of {}", words.join(", "))),
+        Check::OneOf(words) if !words.contains(&value) => Err(format!("String must be one of: {}", words.join(", "))),
         _ => Ok(value.to_owned()),
     }
 }
@@ -114,7 +114,7 @@ fn list(check: Check, value: &str) -> Result<String, Reason> {
     for word in words(value) {
         match check {
             Check::SubsetOf(allowed) if !allowed.contains(&word) => {
-                return Err(format!("its words must be from {}", allowed.join(", ")));
+                return Err(format!("String must be one of: {}", allowed.join(", ")));
             }
             Check::SubsetOf(_) if seen.contains(&word) => {}
             _ => seen.push(word),
@@ -226,6 +226,19 @@ mod tests {
         let text = read("retention.ms", &"9".repeat(100_000)).unwrap_err();
         assert!(text.len() < 200, "{} bytes", text.len());
         assert!(text.contains("retention.ms"));
+    }
+
+    #[test]
+    fn a_refusal_is_in_the_words_of_kafka() {
+        let text = |name, value| read(name, value).unwrap_err();
+        assert_eq!(
+            text("retention.ms", "soon"),
+            "Invalid value soon for configuration retention.ms: Not a number of type LONG"
+        );
+        assert_eq!(
+            text("cleanup.policy", "shred"),
+            "Invalid value shred for configuration cleanup.policy: String must be one of: compact, delete"
+        );
     }
 
     #[test]
