@@ -70,3 +70,23 @@ rust_client() {
   fi
   exec "$root/target/compat/cargo/release/compat-$client" "$@"
 }
+
+# The jars that a client's pom.xml names, in target/compat/<client>/jars; copied once per content of that file.
+java_jars() {
+  local stamp
+  stamp=$(sha256sum "$source_folder/pom.xml" | cut -d' ' -f1)
+  [ "$(cat "$target/jars/stamp" 2>/dev/null)" = "$stamp" ] && return 0
+  rm -rf "$target/jars"
+  # Maven's local repository is not made for several that write into it at once.
+  locked mvn -q -f "$source_folder/pom.xml" dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory="$target/jars" >&2
+  echo "$stamp" >"$target/jars/stamp"
+}
+
+# A source file of Java with what it is told, in a virtual machine that starts fast.
+java_client() {
+  if [ "$1" = --install ]; then
+    java_jars
+    return 0
+  fi
+  exec java -Xmx384m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -cp "$target/jars/*" "$@"
+}
