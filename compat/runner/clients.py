@@ -29,19 +29,22 @@ def lines(path):
 
 def choose(names, full, only):
     """The clients to run. `only` are names of cases, or None."""
-    tiers = dict(line.split() for line in lines(COMPAT / "clients"))
+    entries = [line.split() for line in lines(COMPAT / "clients")]
+    tiers = {name: tier for name, tier, *_ in entries}
+    limits = {name: int(limit[0]) for name, _, *limit in entries if limit}
     unknown = sorted(set(names) - set(tiers))
     if unknown:
         raise SystemExit(f"no such client: {', '.join(unknown)}; there are {', '.join(tiers)}")
     names = names or [name for name, tier in tiers.items() if full or tier == "quick"]
-    return [Client(name, only) for name in names]
+    return [Client(name, only, limits.get(name, RUN_SECONDS)) for name in names]
 
 
 class Client:
     """One folder. A folder with a `cases` file of its own is asked for those instead of the shared ones."""
 
-    def __init__(self, name, only):
+    def __init__(self, name, only, run_seconds):
         self.name = name
+        self.run_seconds = run_seconds
         self.folder = COMPAT / name
         own = self.folder / "cases"
         self.cases = lines(own if own.exists() else COMPAT / "cases")
@@ -92,7 +95,7 @@ class Client:
         start = time.monotonic()
         with out.open("w") as output, log.open("w") as errors:
             command = [self.folder / "run.sh", bootstrap, *asked]
-            code = execute(command, output, errors, RUN_SECONDS, {"COMPAT_RUN": self.run_id, "COMPAT_MILENA": str(server.BINARY)})
+            code = execute(command, output, errors, self.run_seconds, {"COMPAT_RUN": self.run_id, "COMPAT_MILENA": str(server.BINARY)})
         self.seconds += time.monotonic() - start
         for line in out.read_text(errors="replace").splitlines():
             self.answer(line, asked)

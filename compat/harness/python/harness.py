@@ -56,6 +56,8 @@ def main(driver, version, cases):
     connected = driver(bootstrap)
     for case in asked:
         print(json.dumps({"case": case} | run(cases.get(case), connected)), file=answers, flush=True)
+    # Processes that a driver started.
+    getattr(connected, "stop", lambda: None)()
     # Threads of clients and of cases that hang are not waited for.
     os._exit(0)
 
