@@ -80,48 +80,6 @@ async fn delete(client: &mut Client, offset: i64) -> (i16, i64) {
     (answer.error_code, answer.low_watermark)
 }
 
-async fn ask_all<Q>(client: &mut Client, versions: std::ops::RangeInclusive<i16>, request: &Q)
-where
-    Q: milena_wire::kafka_protocol::protocol::Request + milena_wire::kafka_protocol::protocol::Encodable,
-{
-    for version in versions {
-        // The client fails on an answer that is not of this version, or has bytes left over.
-        client.ask(version, request).await;
-    }
-}
-
-#[tokio::test]
-async fn every_version_of_every_admin_api_is_answered_in_its_own_layout() {
-    let (_server, mut client) = with_orders().await;
-    let client = &mut client;
-    ask_all(client, 0..=2, &deletion(-1)).await;
-    ask_all(client, 1..=3, &DescribeAclsRequest::default()).await;
-    ask_all(client, 1..=3, &CreateAclsRequest::default().with_creations(vec![Default::default()])).await;
-    ask_all(client, 1..=3, &DeleteAclsRequest::default().with_filters(vec![Default::default()])).await;
-    let altered = alter_configs_request::AlterConfigsResource::default().with_resource_type(2);
-    ask_all(client, 0..=2, &AlterConfigsRequest::default().with_resources(vec![altered])).await;
-    let altered = incremental_alter_configs_request::AlterConfigsResource::default().with_resource_type(2);
-    ask_all(client, 0..=1, &IncrementalAlterConfigsRequest::default().with_resources(vec![altered])).await;
-    ask_all(client, 1..=4, &DescribeLogDirsRequest::default().with_topics(None)).await;
-    let elected = elect_leaders_request::TopicPartitions::default().with_topic(orders()).with_partitions(vec![0]);
-    ask_all(client, 0..=2, &ElectLeadersRequest::default().with_topic_partitions(Some(vec![elected]))).await;
-    let moved = alter_partition_reassignments_request::ReassignableTopic::default()
-        .with_name(orders())
-        .with_partitions(vec![Default::default()]);
-    ask_all(client, 0..=0, &AlterPartitionReassignmentsRequest::default().with_topics(vec![moved])).await;
-    ask_all(client, 0..=0, &ListPartitionReassignmentsRequest::default()).await;
-    ask_all(client, 0..=1, &DescribeClientQuotasRequest::default()).await;
-    ask_all(client, 0..=0, &DescribeUserScramCredentialsRequest::default()).await;
-    let producers =
-        describe_producers_request::TopicRequest::default().with_name(orders()).with_partition_indexes(vec![0, 1]);
-    ask_all(client, 0..=0, &DescribeProducersRequest::default().with_topics(vec![producers])).await;
-    let ids = vec![TransactionalId(StrBytes::from_static_str("t"))];
-    ask_all(client, 0..=0, &DescribeTransactionsRequest::default().with_transactional_ids(ids)).await;
-    ask_all(client, 0..=0, &ListTransactionsRequest::default()).await;
-    ask_all(client, 0..=1, &ListConfigResourcesRequest::default()).await;
-    ask_all(client, 0..=0, &DescribeTopicPartitionsRequest::default().with_response_partition_limit(9)).await;
-}
-
 #[tokio::test]
 async fn a_fetch_that_waits_below_the_new_start_hears_1_at_once() {
     let (server, mut client) = with_orders().await;

@@ -149,12 +149,3 @@ async fn produce_is_advertised_from_0_and_closes_the_connection_below_3() {
         assert!(client.is_closed().await, "version {version}");
     }
 }
-
-/// Clients turn features off by the minimum versions they see, and use what is in the table.
-#[test]
-fn what_is_advertised_decodes_in_every_served_version() {
-    for api in APIS {
-        let known = api.key.valid_versions();
-        assert!(known.min <= api.served.0 && api.served.1 <= known.max, "{}", api.name);
-    }
-}
