@@ -8,9 +8,15 @@ use crate::compress::Compression;
 use crate::stored::StoredRecord;
 
 mod direct;
+mod empty;
 mod writer;
 
+pub use empty::encode_empty;
+
 use writer::Writer;
+
+/// Offset deltas are signed 32-bit numbers.
+const OFFSET_DELTA_MAX: u64 = i32::MAX.cast_unsigned() as u64;
 
 /// `message.timestamp.type` of a topic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

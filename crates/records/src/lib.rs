@@ -32,6 +32,6 @@ mod varint;
 
 pub use batch::{BatchHeader, BatchLimits, CheckedBatch, Refusal, check_batch, peek_producer_id};
 pub use compress::{Budget, Codec, Compression};
-pub use fetch::{Encoded, FetchOptions, TimestampType, encode_entries, record_timestamp_ms};
+pub use fetch::{Encoded, FetchOptions, TimestampType, encode_empty, encode_entries, record_timestamp_ms};
 pub use message_id::{MessageIds, ProducerSequence};
 pub use produce::{Mapped, ProduceRules, Scratch, map_batch};

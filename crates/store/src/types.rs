@@ -230,7 +230,8 @@ pub struct Entry {
     pub count: u32,
     /// Append time in microseconds since the Unix epoch.
     pub append_time_micros: u64,
-    /// The frames, back to back.
+    /// The frames, back to back. None in place of messages at the end of the log that were cut out of it: a reader goes on
+    /// behind them.
     pub frames: Bytes,
 }
 

@@ -8,7 +8,7 @@ use crate::batch::{
 use crate::bytes_out::{put_packed, put_short};
 use crate::compress::{Codec, compress};
 use crate::fetch::direct::{Direct, Field, NO_FIELDS};
-use crate::fetch::{Encoded, FetchOptions, TimestampType};
+use crate::fetch::{Encoded, FetchOptions, OFFSET_DELTA_MAX, TimestampType};
 use crate::stored::{StoredRecord, time_ms};
 use crate::varint::{self, length_len, pack_short, pack_u31};
 
@@ -18,8 +18,6 @@ const BATCH_BYTES_MAX: usize = 0x7fff_0000;
 const RECORD_BYTES_MAX: usize = BATCH_BYTES_MAX - 1024;
 /// Encoding of a null key or value.
 const NULL: u8 = 1;
-/// Offset deltas are signed 32-bit numbers.
-const OFFSET_DELTA_MAX: u64 = i32::MAX.cast_unsigned() as u64;
 
 /// Writes records one by one and keeps count.
 pub(super) struct Writer<'o, 'a> {

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use milena_records::{Encoded, FetchOptions, encode_entries};
+use milena_records::{Encoded, FetchOptions, encode_empty, encode_entries};
 use milena_store::{Bounds, Entry, Epochs, PartitionRef, ReadLimit, Store, StoreError};
 use milena_wire::kafka_protocol::ResponseError;
 
@@ -291,8 +291,9 @@ impl Reader<'_> {
 
     /// Reads and encodes records from `from` on.
     ///
-    /// An entry of which nothing can be read there (its frames are damaged below a valid checksum) is passed over: an
-    /// empty answer would hold the consumer at that offset for ever.
+    /// An entry of which nothing can be read there (its frames are damaged below a valid checksum, or were cut out) is passed
+    /// over: an empty answer would hold the consumer at that offset for ever. Where no record follows, a batch without any is
+    /// the answer, so that a consumer that reads up to the end gets there.
     async fn records(
         &mut self,
         target: &Target,
@@ -303,10 +304,13 @@ impl Reader<'_> {
     ) -> Result<(), StoreError> {
         // A stored entry is read whole: its checksum covers all of it, and the cut at a record comes later.
         let limits = ReadLimit { bytes: limit, at_least_one: true };
+        let position = from;
+        let mut epoch = 0;
         for _ in 0..UNREADABLE_READS_MAX {
             let entries = self.store.read(&target.at, from, limits).await?;
-            let (epoch, entries) = of_one_epoch(&entries, from, epochs);
-            let Some(last) = entries.last() else { return Ok(()) };
+            let (of_all, entries) = of_one_epoch(&entries, from, epochs);
+            epoch = of_all;
+            let Some(last) = entries.last() else { break };
             let behind = last.base_offset.saturating_add(u64::from(last.count));
             let may_be_cut = !self.arena.is_empty();
             let options = FetchOptions {
@@ -320,13 +324,27 @@ impl Reader<'_> {
             if self.encode(entries, &options, answer).await || may_be_cut {
                 return Ok(());
             }
-            tracing::error!(partition = ?target.at, from, behind, "stored messages cannot be read and are passed over");
-            if behind <= from || kafka_offset(behind) >= answer.high_watermark {
-                return Ok(());
+            if entries.iter().any(|entry| !entry.frames.is_empty()) {
+                tracing::error!(partition = ?target.at, from, behind, "stored messages cannot be read and are passed over");
             }
-            from = behind;
+            let is_last = behind <= from || kafka_offset(behind) >= answer.high_watermark;
+            from = from.max(behind);
+            if is_last {
+                break;
+            }
         }
-        Err(StoreError::Broken { context: format!("nothing can be read up to offset {from}") })
+        if from > position {
+            self.pass_over(position, from, epoch, answer);
+        }
+        Ok(())
+    }
+
+    /// Answers the offsets from `from` up to `behind` with a batch that has no records.
+    fn pass_over(&mut self, from: u64, behind: u64, epoch: u32, answer: &mut Answer) {
+        let write = |out: &mut Vec<u8>| encode_empty(from, behind, kafka_epoch(epoch), out);
+        let (records, encoded) = self.arena.append(SMALLEST_BATCH_BYTES, write);
+        answer.high_watermark = answer.high_watermark.max(kafka_offset(encoded.next_offset));
+        answer.records = records;
     }
 
     /// Bytes that this partition may have; `None` when there is no use in reading it.

@@ -109,7 +109,10 @@ async fn read_window(
         for entry in entries {
             window.first = window.first.min(entry.base_offset);
             window.bytes = window.bytes.saturating_add(entry.frames.len());
-            window.append_time_micros = window.append_time_micros.min(entry.append_time_micros);
+            // Messages that were cut out have no time, and must not make the window look outdated.
+            if !entry.frames.is_empty() {
+                window.append_time_micros = window.append_time_micros.min(entry.append_time_micros);
+            }
             next = next.max(entry.base_offset.saturating_add(u64::from(entry.count)));
             for (offset, frame) in (entry.base_offset..range.end).zip(Frames::new(&entry.frames)) {
                 if let Some(place) = ProducerSequence::from_message_id(frame.id) {

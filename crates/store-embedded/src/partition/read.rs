@@ -240,8 +240,10 @@ impl Reading {
                     return Parsed::Damaged;
                 }
                 let frames_from = at + ENTRY_HEADER_BYTES;
-                // The next entry is the answer to whoever asks for a message that was cut out.
-                if !is_hole {
+                // The next entry is the answer to whoever asks for a message that was cut out. Where there is none, a reader
+                // would wait in front of the end for what never comes, so that is told.
+                let ends_in_hole = self.entries.is_empty() && header.end_offset() >= self.end;
+                if !is_hole || ends_in_hole {
                     self.entries.push(Entry {
                         base_offset: header.base_offset,
                         count: header.count,

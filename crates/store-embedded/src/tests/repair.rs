@@ -153,6 +153,34 @@ fn a_segment_of_which_nothing_is_left_becomes_a_hole() {
     assert_eq!(folder.offsets(), all_but(base(1)..base(2)));
 }
 
+/// Consumers that read up to the end would wait for ever in front of a hole that they are not told of.
+#[test]
+fn a_hole_at_the_end_is_read_as_an_entry_without_frames_until_something_follows() {
+    let folder = Folder::new("kafka");
+    let segments = folder.segments();
+    let newest = segments.last().unwrap();
+    let end = newest.file_stem().unwrap().to_str().unwrap().parse::<u64>().unwrap();
+    // The newest segment was begun and not written yet, and the end of the one before it is damaged.
+    let bytes = std::fs::read(newest).unwrap();
+    std::fs::write(newest, &bytes[..HEAD]).unwrap();
+    std::fs::remove_file(newest.with_extension("index")).ok();
+    let before = &segments[segments.len() - 2];
+    let size = usize::try_from(std::fs::metadata(before).unwrap().len()).unwrap();
+    flip(before, size - 3);
+    assert_eq!(folder.repair(true), [RepairKind::CutOut { from: end - 1, to: end }]);
+    let store = folder.open();
+    assert_eq!(block_on(store.bounds(&folder.at)).unwrap().end, end);
+    let read = |from| {
+        let entries = block_on(store.read(&folder.at, from, ALL)).unwrap();
+        entries.iter().map(|entry| (entry.base_offset, entry.count, entry.frames.is_empty())).collect::<Vec<_>>()
+    };
+    assert_eq!(read(end - 2), [(end - 2, 1, false)]);
+    assert_eq!(read(end - 1), [(end - 1, 1, true)]);
+    assert_eq!(read(end), []);
+    block_on(store.append(&folder.at, batch(&[b"after it"]))).unwrap();
+    assert_eq!(read(end - 1), [(end, 1, false)]);
+}
+
 #[test]
 fn missing_first_segments_move_the_start_and_a_damaged_start_is_made_anew() {
     let folder = Folder::new("kafka");
