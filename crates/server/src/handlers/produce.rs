@@ -38,7 +38,7 @@ pub const API: Api = Api {
 /// Bodies above this are decoded and mapped on a blocking thread: a body of this size takes 15 to 45 us with values of
 /// 1,024 to 100 bytes, the way to another thread and back 7 to 17.
 const INLINE_BODY_BYTES: usize = 128 << 10;
-/// Answers for more partitions than this are encoded on a blocking thread.
+/// Answers for more partitions than this are counted and encoded on a blocking thread.
 const INLINE_PARTITIONS: usize = 1_000;
 
 async fn produce(request: Request) -> Outcome {
@@ -50,19 +50,21 @@ async fn produce(request: Request) -> Outcome {
     };
     let (silent, partitions) = (plan.is_silent(), plan.partitions());
     let response = plan.run(&broker.produce).await;
-    broker.metrics.requests.note_errors(ApiKey::Produce as i16, &response);
-    if silent {
-        return Outcome::Silent;
-    }
-    let encode = move || encode_response(ApiKey::Produce, version, correlation_id, &response);
-    let encoded = if partitions > INLINE_PARTITIONS {
-        let encoding = tokio::task::spawn_blocking(encode).await;
-        encoding.unwrap_or_else(|error| Err(WireError::Encode(error.to_string())))
-    } else {
-        encode()
+    let broker = Arc::clone(broker);
+    let finish = move || {
+        broker.metrics.requests.note_errors(ApiKey::Produce as i16, &response);
+        let answer = (!silent).then(|| encode_response(ApiKey::Produce, version, correlation_id, &response));
+        answer.transpose()
     };
-    match encoded {
-        Ok(frame) => Outcome::Reply(frame),
+    let finished = if partitions > INLINE_PARTITIONS {
+        let finishing = tokio::task::spawn_blocking(finish).await;
+        finishing.unwrap_or_else(|error| Err(WireError::Encode(error.to_string())))
+    } else {
+        finish()
+    };
+    match finished {
+        Ok(Some(frame)) => Outcome::Reply(frame),
+        Ok(None) => Outcome::Silent,
         Err(error) => Outcome::Close(error),
     }
 }
@@ -127,6 +129,8 @@ fn find(topics: &TopicDirectory, version: i16, topic: &TopicProduceData) -> Resu
 mod tests {
     use std::collections::BTreeMap;
     use std::net::SocketAddr;
+    use std::sync::Mutex;
+    use std::time::Duration;
 
     use milena_records::Codec;
     use milena_records::client::{Record, build_batch};
@@ -249,16 +253,53 @@ mod tests {
         }
     }
 
+    /// What this thread has computed so far. Other than the time of day, it does not grow while a busy machine runs something else.
+    fn computed() -> Duration {
+        let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+        Duration::new(u64::try_from(time.tv_sec).unwrap(), u32::try_from(time.tv_nsec).unwrap())
+    }
+
+    /// Computes what `work` does, and the longest that it kept the thread from other tasks.
+    async fn longest_turn<T>(work: impl Future<Output = T>) -> (T, Duration) {
+        let longest = Arc::new(Mutex::new(Duration::ZERO));
+        let seen = Arc::clone(&longest);
+        let ticker = tokio::spawn(async move {
+            let mut last = computed();
+            loop {
+                tokio::task::yield_now().await;
+                let now = computed();
+                let mut longest = seen.lock().unwrap();
+                *longest = now.saturating_sub(last).max(*longest);
+                last = now;
+            }
+        });
+        tokio::task::yield_now().await;
+        let done = work.await;
+        // The last turn of the work is seen by the next tick.
+        tokio::task::yield_now().await;
+        ticker.abort();
+        let longest = *longest.lock().unwrap();
+        (done, longest)
+    }
+
+    /// An entry of the answer takes 33 bytes, five times what an entry of the request may take. Words come on top, for as many
+    /// as there is room for.
     #[tokio::test]
     async fn an_answer_for_very_many_partitions_is_built_off_the_async_threads_and_is_whole() {
+        const PARTITIONS: usize = 65_535;
+        const ENTRY_BYTES: usize = 33;
         let broker = broker().await;
-        let topic = topic(9, "orders", Uuid::nil(), 65_535, &Bytes::new());
-        let body = body(9, -1, vec![topic]);
-        let sent = body.len();
-        let outcome = handle(&broker, 9, body).await;
+        let topic = topic(9, "orders", Uuid::nil(), PARTITIONS, &Bytes::new());
+        let (outcome, longest) = longest_turn(handle(&broker, 9, body(9, -1, vec![topic]))).await;
         let Outcome::Reply(frame) = &outcome else { panic!("no answer") };
-        assert!(frame.len() < sent * 6, "{} bytes for {sent}", frame.len());
-        assert_eq!(answers(9, outcome).len(), 65_535);
+        let (_, response) = decode_response::<ProduceResponse>(ApiKey::Produce, 9, frame.slice(4..)).unwrap();
+        let begun = computed();
+        assert_eq!(encode_response(ApiKey::Produce, 9, 7, &response).unwrap(), frame);
+        let encoding = computed().saturating_sub(begun);
+        assert!(longest < encoding / 4, "other tasks waited for {longest:?}, where the answer takes {encoding:?}");
+        let most = PARTITIONS * ENTRY_BYTES + broker.config.limits.error_text_bytes + 100;
+        assert!(frame.len() <= most, "{} bytes", frame.len());
+        assert_eq!(answers(9, outcome), [(87, -1); PARTITIONS]);
     }
 
     #[tokio::test]
