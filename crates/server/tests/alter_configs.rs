@@ -28,6 +28,9 @@ use milena_wire::kafka_protocol::messages::{
 };
 use milena_wire::kafka_protocol::protocol::StrBytes;
 
+/// How often the store looks after its segments.
+const MAINTENANCE: Duration = Duration::from_millis(20);
+
 /// Longest wait for what the store does in its own time.
 const SOON: Duration = Duration::from_secs(20);
 
@@ -53,7 +56,7 @@ impl Orders {
         let folder = tempfile::TempDir::new().unwrap();
         let config = EmbeddedConfig {
             dir: Some(folder.path().to_owned()),
-            maintenance_every: Some(Duration::from_millis(20)),
+            maintenance_every: Some(MAINTENANCE),
             ..EmbeddedConfig::default()
         };
         let opened = tokio::task::spawn_blocking(move || milena_store_embedded::open(&config));
@@ -235,6 +238,8 @@ async fn old_segments_go_when_a_size_is_set_but_not_from_a_topic_that_keeps_all(
     for _ in 0..4 {
         assert_eq!(orders.produce(of_bytes(1_000_000)).await, 0);
     }
+    // A few looks at the segments, which would take them away.
+    tokio::time::sleep(MAINTENANCE * 10).await;
     assert_eq!(orders.bounds().await.start, 0);
     orders.set("cleanup.policy", "compact,delete").await;
     orders.starts_at(3).await;

@@ -25,7 +25,7 @@ use milena_store::testing::{Fault, MemoryStore};
 use milena_testkit::TestServer;
 use milena_wire::kafka_protocol::messages::offset_fetch_request::{OffsetFetchRequestGroup, OffsetFetchRequestTopic};
 use milena_wire::kafka_protocol::messages::{
-    DeleteGroupsRequest, DeleteTopicsRequest, OffsetCommitRequest, OffsetFetchRequest,
+    DeleteGroupsRequest, DeleteTopicsRequest, ListGroupsRequest, OffsetCommitRequest, OffsetFetchRequest,
 };
 
 const TAG: i32 = 10_000;
@@ -388,4 +388,5 @@ async fn groups_without_offsets_and_members_expire_with_their_offsets() {
     while offsets(&mut client, "t", &[0]).await != [-1] {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
+    assert!(client.request(4, &ListGroupsRequest::default()).await.groups.is_empty());
 }

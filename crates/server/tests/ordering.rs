@@ -83,6 +83,8 @@ async fn a_handler_runs_to_its_end_when_the_client_goes_away() {
     client.send(&obedient(400, GATE, 1)).await;
     gate(400).arrived().await;
     drop(client);
+    // Long enough for the server to notice.
+    tokio::time::sleep(NEVER).await;
     gate(400).open();
     gate(400).passed().await;
     until("the connection did not end", || server.broker().lifecycle.connections() == 0).await;
