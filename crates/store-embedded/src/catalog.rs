@@ -3,10 +3,11 @@
 //! The file is a line `milena-catalog 1 <CRC-32C of the rest, hex>`, then JSON. Numbers of streams and topics are
 //! never given twice, so that nothing of a deleted topic is ever taken for another one's.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use milena_store::{Durability, StoreError, TopicInfo, TopicRef, TopicSettings};
+use milena_store::{Durability, PartitionId, StoreError, TopicInfo, TopicRef, TopicSettings};
 use serde::{Deserialize, Serialize};
 
 use crate::fault::failed;
@@ -33,6 +34,9 @@ struct Stream {
     name: String,
 }
 
+/// The offset behind the last message that a partition ever had.
+pub(crate) type Ended = BTreeMap<PartitionId, u64>;
+
 /// A topic as stored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Topic {
@@ -41,6 +45,9 @@ struct Topic {
     name: String,
     created_at_micros: u64,
     partitions: u32,
+    /// Where partitions ended that were taken away: one that is added again under the number begins there, for ever.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    ended: Ended,
     #[serde(default, skip_serializing_if = "Settings::is_empty")]
     settings: Settings,
 }
@@ -188,6 +195,7 @@ impl Catalog {
             name: topic.to_owned(),
             created_at_micros,
             partitions,
+            ended: Ended::default(),
             settings: Settings::of(settings),
         });
         TopicInfo {
@@ -204,6 +212,41 @@ impl Catalog {
     pub(crate) fn set_partitions(&mut self, topic: &TopicRef, partitions: u32) {
         if let Some(known) = self.find(topic) {
             known.partitions = partitions;
+        }
+    }
+
+    /// Takes away the partitions from `partitions` on; `ends` are their last words.
+    pub(crate) fn shrink(&mut self, topic: &TopicRef, partitions: u32, ends: &[(PartitionId, u64)]) {
+        if let Some(known) = self.find(topic) {
+            known.partitions = partitions;
+            known.ended.extend(ends.iter().copied());
+        }
+    }
+
+    /// Where partitions of a topic ended that were taken away.
+    pub(crate) fn ended(&self, topic: &TopicRef) -> Ended {
+        let known = self.topics.iter().find(|known| known.id == topic.topic_id());
+        known.map_or_else(Ended::default, |known| known.ended.clone())
+    }
+
+    /// [`Self::ended`] of every topic that lost partitions, by its number.
+    pub(crate) fn all_ended(&self) -> BTreeMap<u32, Ended> {
+        let shrunk = self.topics.iter().filter(|known| !known.ended.is_empty());
+        shrunk.map(|known| (known.id, known.ended.clone())).collect()
+    }
+
+    /// Renames a topic; the caller made sure that the name is free.
+    pub(crate) fn rename_topic(&mut self, topic: &TopicRef, name: &str) {
+        if let Some(known) = self.find(topic) {
+            name.clone_into(&mut known.name);
+        }
+    }
+
+    /// Renames the stream of that number; the caller made sure that no stream of the name has topics.
+    pub(crate) fn rename_stream(&mut self, id: u32, name: &str) {
+        self.streams.retain(|known| known.name != name);
+        if let Some(known) = self.streams.iter_mut().find(|known| known.id == id) {
+            name.clone_into(&mut known.name);
         }
     }
 
@@ -252,13 +295,16 @@ mod tests {
         assert_eq!(Catalog::load(&fs, root).unwrap(), None);
         let mut catalog = Catalog::default();
         catalog.add("kafka", "one", 3, &settings(), 11);
-        catalog.add("kafka", "two", 1, &TopicSettings::default(), 12);
+        let two = catalog.add("kafka", "two", 4, &TopicSettings::default(), 12);
+        catalog.shrink(&two.topic, 2, &[(2, 7), (3, 0)]);
         catalog.save(&fs, root).unwrap();
         let loaded = Catalog::load(&fs, root).unwrap().unwrap();
         assert_eq!(loaded, catalog);
         let topics: Vec<TopicInfo> = loaded.topics().collect();
         assert_eq!(topics[0].settings, settings());
         assert_eq!(topics[1].settings, TopicSettings::default());
+        assert_eq!(loaded.ended(&two.topic), Ended::from([(2, 7), (3, 0)]));
+        assert_eq!(loaded.all_ended(), BTreeMap::from([(two.topic.topic_id(), loaded.ended(&two.topic))]));
     }
 
     #[test]

@@ -157,6 +157,21 @@ impl Store for EmbeddedStore {
         Box::pin(self.blocking(move |inner| inner.grow(&topic, partitions)))
     }
 
+    fn shrink_topic<'a>(&'a self, topic: &'a TopicRef, partitions: u32) -> StoreFuture<'a, TopicInfo> {
+        let topic = topic.clone();
+        Box::pin(self.blocking(move |inner| inner.shrink(&topic, partitions)))
+    }
+
+    fn rename_topic<'a>(&'a self, topic: &'a TopicRef, name: &'a str) -> StoreFuture<'a, TopicInfo> {
+        let (topic, name) = (topic.clone(), name.to_owned());
+        Box::pin(self.blocking(move |inner| inner.rename_topic(&topic, &name)))
+    }
+
+    fn rename_stream<'a>(&'a self, stream: &'a str, name: &'a str) -> StoreFuture<'a, ()> {
+        let (stream, name) = (stream.to_owned(), name.to_owned());
+        Box::pin(self.blocking(move |inner| inner.rename_stream(&stream, &name)))
+    }
+
     fn update_settings<'a>(&'a self, topic: &'a TopicRef, settings: &'a TopicSettings) -> StoreFuture<'a, TopicInfo> {
         let (topic, settings) = (topic.clone(), settings.clone());
         Box::pin(self.blocking(move |inner| inner.update(&topic, &settings)))

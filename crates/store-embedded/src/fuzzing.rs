@@ -179,7 +179,7 @@ impl World {
             effective: RwLock::new(Arc::new(effective)),
             deleted: false.into(),
         };
-        Partition::open(Arc::new(self.env()), Arc::new(topic), self.id.clone(), origin)
+        Partition::open(Arc::new(self.env()), Arc::new(topic), self.id.clone(), origin, 0)
     }
 
     /// Writes a log, and answers its payloads, one an offset.

@@ -14,7 +14,7 @@
 //!
 //! - `config`: how the store is opened
 //! - `engine`: [`EmbeddedStore`], the [`milena_store::Store`] of this crate; `facade` takes blocking calls off async threads
-//! - `store`, `catalog`, `folder`: topics, and the files at the top of the data folder
+//! - `store`, `gone`, `catalog`, `folder`: topics, and the files at the top of the data folder
 //! - `backup`: [`backup`](fn@backup), a copy of a folder, in use or not
 //! - `check`: [`check_data`], every checksum of a folder that is not in use
 //! - `repair`: [`repair_data`], which cuts damaged messages out
@@ -40,6 +40,7 @@ mod folder;
 mod format;
 mod fs;
 pub mod fuzzing;
+mod gone;
 mod handles;
 mod index;
 mod limits;

@@ -1,18 +1,18 @@
 //! The store: topics by name and number, partitions opened when first used.
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use milena_store::{PartitionRef, PartitionSize, StoreError, TopicInfo, TopicRef, TopicSettings};
+use milena_store::{PartitionId, PartitionRef, PartitionSize, StoreError, TopicInfo, TopicRef, TopicSettings};
 use parking_lot::{Mutex, RwLock};
 
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, Ended};
 use crate::config::{Clock, Effective, EmbeddedConfig};
 use crate::env::Env;
 use crate::fault::failed;
-use crate::folder::{Folder, OpenError, mark, remove_tree};
+use crate::folder::{Folder, OpenError, mark};
 use crate::fs::memory::MemoryFs;
 use crate::fs::real::RealFs;
 use crate::fs::{Fs, ReplaceError};
@@ -26,8 +26,8 @@ const FLUSH_TOGETHER_MIN: usize = 16;
 pub(crate) struct Inner {
     pub(crate) env: Arc<Env>,
     origin: Origin,
-    catalog: Mutex<Catalog>,
-    topics: RwLock<Topics>,
+    pub(crate) catalog: Mutex<Catalog>,
+    pub(crate) topics: RwLock<Topics>,
     /// Held while many partitions are flushed at once.
     flushing: Mutex<()>,
     /// Held during a round of housekeeping.
@@ -37,43 +37,52 @@ pub(crate) struct Inner {
 }
 
 #[derive(Default)]
-struct Topics {
-    by_number: HashMap<u32, Arc<Topic>>,
+pub(crate) struct Topics {
+    pub(crate) by_number: HashMap<u32, Arc<Topic>>,
     by_name: HashMap<String, HashMap<String, u32>>,
 }
 
 /// A topic and its partitions.
 pub(crate) struct Topic {
     pub(crate) state: Arc<TopicState>,
-    info: RwLock<TopicInfo>,
-    slots: RwLock<Vec<Arc<Slot>>>,
+    pub(crate) info: RwLock<TopicInfo>,
+    pub(crate) slots: RwLock<Vec<Arc<Slot>>>,
 }
 
 /// Where a partition is put once it is open.
-#[derive(Default)]
 pub(crate) struct Slot {
     open: std::sync::OnceLock<Arc<Partition>>,
     opening: Mutex<()>,
+    begins_at: u64,
 }
 
 impl Topic {
-    fn new(env: &Env, info: TopicInfo) -> Self {
+    fn new(env: &Env, info: TopicInfo, ended: &Ended) -> Self {
         let state = TopicState {
             topic: info.topic.clone(),
             effective: RwLock::new(Arc::new(Effective::of(&env.config, &info.settings))),
             deleted: AtomicBool::new(false),
         };
-        let slots = (0..info.partitions).map(|_| Arc::default()).collect();
+        let slots = (0..info.partitions).map(|partition| Slot::of(ended, partition)).collect();
         Self { state: Arc::new(state), info: RwLock::new(info), slots: RwLock::new(slots) }
     }
 }
 
 impl Topics {
     fn insert(&mut self, topic: Topic) {
-        let id = topic.state.topic.topic_id();
-        let (stream, name) = (topic.state.topic.stream().to_owned(), topic.state.topic.topic().to_owned());
-        self.by_name.entry(stream).or_default().insert(name, id);
-        self.by_number.insert(id, Arc::new(topic));
+        self.give_name(&topic.state.topic);
+        self.by_number.insert(topic.state.topic.topic_id(), Arc::new(topic));
+    }
+
+    pub(crate) fn give_name(&mut self, topic: &TopicRef) {
+        let names = self.by_name.entry(topic.stream().to_owned()).or_default();
+        names.insert(topic.topic().to_owned(), topic.topic_id());
+    }
+
+    pub(crate) fn forget_name(&mut self, topic: &TopicRef) {
+        if let Some(names) = self.by_name.get_mut(topic.stream()) {
+            names.remove(topic.topic());
+        }
     }
 
     fn named(&self, stream: &str, topic: &str) -> Option<&Arc<Topic>> {
@@ -92,8 +101,10 @@ impl Inner {
     pub(crate) fn open_on(env: Env) -> Result<Arc<Self>, OpenError> {
         let folder = Folder::open(&*env.fs, &env.root)?;
         let mut topics = Topics::default();
+        let (ended, none) = (folder.catalog.all_ended(), Ended::default());
         for info in folder.catalog.topics() {
-            topics.insert(Topic::new(&env, info));
+            let ended = ended.get(&info.topic.topic_id()).unwrap_or(&none);
+            topics.insert(Topic::new(&env, info, ended));
         }
         *env.lock.lock() = Some(folder.lock);
         let inner = Self {
@@ -144,7 +155,8 @@ impl Inner {
         if let Some(open) = slot.open.get() {
             return Ok(open.clone());
         }
-        let partition = Partition::open(self.env.clone(), topic.state.clone(), at.clone(), self.origin)?;
+        let partition =
+            Partition::open(self.env.clone(), topic.state.clone(), at.clone(), self.origin, slot.begins_at)?;
         let open = slot.open.get_or_init(|| partition).clone();
         drop(turn);
         Ok(open)
@@ -167,19 +179,15 @@ impl Inner {
     ) -> Result<TopicInfo, StoreError> {
         self.env.refuse_when_closed()?;
         check_partitions(partitions)?;
-        for name in [stream, topic] {
-            check("bytes of a name", name.len() as u64, NAME_BYTES_MAX as u64)?;
-        }
-        if stream.is_empty() || topic.is_empty() {
-            return Err(StoreError::Refused { what: "bytes of a name", actual: 0, limit: NAME_BYTES_MAX as u64 });
-        }
+        [stream, topic].into_iter().try_for_each(check_name)?;
         let mut catalog = self.catalog.lock();
         if self.named(stream, topic).is_some() {
             return Err(StoreError::Exists { what: format!("topic {stream}/{topic}") });
         }
         let mut changed = catalog.clone();
         let info = changed.add(stream, topic, partitions, settings, self.env.now());
-        self.change(&mut catalog, changed, || self.topics.write().insert(Topic::new(&self.env, info.clone())))?;
+        let created = Topic::new(&self.env, info.clone(), &Ended::default());
+        self.change(&mut catalog, changed, || self.topics.write().insert(created))?;
         Ok(info)
     }
 
@@ -194,8 +202,10 @@ impl Inner {
         }
         let mut changed = catalog.clone();
         changed.set_partitions(topic, partitions);
+        let ended = changed.ended(topic);
+        let added: Vec<_> = (has..partitions).map(|partition| Slot::of(&ended, partition)).collect();
         self.change(&mut catalog, changed, || {
-            found.slots.write().resize_with(partitions as usize, Arc::default);
+            found.slots.write().extend(added);
             found.info.write().partitions = partitions;
         })?;
         Ok(found.info.read().clone())
@@ -213,57 +223,14 @@ impl Inner {
         Ok(found.info.read().clone())
     }
 
-    pub(crate) fn delete(&self, topic: &TopicRef) -> Result<(), StoreError> {
-        let mut catalog = self.catalog.lock();
-        let found = self.find(topic)?;
-        let mut changed = catalog.clone();
-        changed.remove(topic);
-        let outcome = self.change(&mut catalog, changed, || {
-            found.state.deleted.store(true, Ordering::Release);
-            let mut topics = self.topics.write();
-            topics.by_number.remove(&topic.topic_id());
-            if let Some(names) = topics.by_name.get_mut(topic.stream()) {
-                names.remove(topic.topic());
-            }
-        });
-        drop(catalog);
-        if found.state.deleted.load(Ordering::Acquire) {
-            for slot in found.slots.read().iter() {
-                if let Some(partition) = slot.get() {
-                    partition.forget();
-                }
-            }
-            let watcher = self.env.watcher.read().clone();
-            if let Some(watcher) = watcher {
-                watcher.deleted(topic);
-            }
-        }
-        if outcome.is_ok() {
-            // In doubt, a crash could bring the topic back, and it must not be without its messages then.
-            remove_tree(&*self.env.fs, &topic_dir(&self.env, topic));
-        }
-        outcome
-    }
-
-    /// Removes the folders of topics that are not in the catalog: their removal was not finished.
-    fn remove_orphans(&self) {
-        let fs = &*self.env.fs;
-        let folders = |dir: &Path| fs.list(dir).unwrap_or_default().into_iter().filter(|item| item.is_dir);
-        let topics = self.topics.read();
-        for stream in folders(&self.env.root).filter(|item| item.name.parse::<u32>().is_ok()) {
-            let dir = self.env.root.join(&stream.name);
-            for item in folders(&dir) {
-                if !item.name.parse().is_ok_and(|id: u32| topics.by_number.contains_key(&id)) {
-                    tracing::info!(dir = %dir.join(&item.name).display(), "the folder of a deleted topic is removed");
-                    remove_tree(fs, &dir.join(&item.name));
-                }
-            }
-        }
-    }
-
     /// Stores the changed catalog, then makes the change in memory. When it is not known whether the change survives a
     /// crash, it is in force all the same, since the file says so.
-    fn change(&self, catalog: &mut Catalog, changed: Catalog, apply: impl FnOnce()) -> Result<(), StoreError> {
+    pub(crate) fn change(
+        &self,
+        catalog: &mut Catalog,
+        changed: Catalog,
+        apply: impl FnOnce(),
+    ) -> Result<(), StoreError> {
         let saved = changed.save(&*self.env.fs, &self.env.root);
         if let Err(ReplaceError::Before(error)) = saved {
             return Err(failed("writing the catalog", &error));
@@ -300,6 +267,7 @@ impl Inner {
             all_open &= opened.is_ok();
             if let Err(error) = opened.and_then(|partition| partition.maintain(now))
                 && !topic.state.deleted.load(Ordering::Acquire)
+                && !slot.get().is_some_and(|partition| partition.is_gone())
             {
                 tracing::warn!(partition = ?at, %error, "housekeeping failed; it is tried again");
             }
@@ -369,17 +337,25 @@ impl Inner {
 }
 
 impl Slot {
+    fn of(ended: &Ended, partition: PartitionId) -> Arc<Self> {
+        let begins_at = ended.get(&partition).copied().unwrap_or(0);
+        Arc::new(Self { open: std::sync::OnceLock::new(), opening: Mutex::new(()), begins_at })
+    }
+
     pub(crate) fn get(&self) -> Option<Arc<Partition>> {
         self.open.get().cloned()
     }
 }
 
-fn topic_dir(env: &Env, topic: &TopicRef) -> PathBuf {
-    env.root.join(topic.stream_id().to_string()).join(topic.topic_id().to_string())
-}
-
 fn check(what: &'static str, actual: u64, limit: u64) -> Result<(), StoreError> {
     if actual > limit { Err(StoreError::Refused { what, actual, limit }) } else { Ok(()) }
+}
+
+pub(crate) fn check_name(name: &str) -> Result<(), StoreError> {
+    if name.is_empty() {
+        return Err(StoreError::Refused { what: "bytes of a name", actual: 0, limit: NAME_BYTES_MAX as u64 });
+    }
+    check("bytes of a name", name.len() as u64, NAME_BYTES_MAX as u64)
 }
 
 fn check_partitions(partitions: u32) -> Result<(), StoreError> {

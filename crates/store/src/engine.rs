@@ -25,7 +25,8 @@ pub trait GrowthWatcher: Send + Sync {
     fn grown(&self, partition: &PartitionRef, end: u64, bytes: usize);
     /// The topic was deleted.
     fn deleted(&self, topic: &TopicRef);
-    /// The end of the partition moved back to `end`: messages that were readable are gone.
+    /// The end of the partition moved back to `end`: messages that were readable are gone. A partition that was taken away
+    /// has fallen to 0.
     fn fell(&self, partition: &PartitionRef, end: u64) {
         let _ = (partition, end);
     }
@@ -63,6 +64,34 @@ pub trait Store: Send + Sync + 'static {
 
     /// Grows a topic to `partitions` in all. Fewer than it has is [`StoreError::Refused`]; as many is success.
     fn grow_topic<'a>(&'a self, topic: &'a TopicRef, partitions: u32) -> StoreFuture<'a, TopicInfo>;
+
+    /// Shrinks a topic to `partitions` in all: the last ones go with all their messages; durable when it returns. Watchers
+    /// hear that each of them fell to 0.
+    ///
+    /// None at all, or more than it has, is [`StoreError::Refused`]; as many is success. A partition that is added again later
+    /// begins at the offset at which the one of its number ended, so that no offset is given twice. An engine that cannot is
+    /// [`StoreError::Unsupported`].
+    fn shrink_topic<'a>(&'a self, topic: &'a TopicRef, partitions: u32) -> StoreFuture<'a, TopicInfo> {
+        let _ = (topic, partitions);
+        Box::pin(async { Err(StoreError::Unsupported { what: "fewer partitions" }) })
+    }
+
+    /// Gives a topic another name within its stream; durable when it returns. Everything else stays as it is, its numbers and
+    /// with them its identity too. Watchers are told of a deletion under the old name, since whoever asks by that finds
+    /// nothing any more.
+    ///
+    /// A name that is taken is [`StoreError::Exists`], an engine that cannot is [`StoreError::Unsupported`].
+    fn rename_topic<'a>(&'a self, topic: &'a TopicRef, name: &'a str) -> StoreFuture<'a, TopicInfo> {
+        let _ = (topic, name);
+        Box::pin(async { Err(StoreError::Unsupported { what: "another name of a topic" }) })
+    }
+
+    /// Gives a stream another name: all its topics at once, each as [`Store::rename_topic`] says. A stream that has no topics
+    /// is success, since it does not exist here.
+    fn rename_stream<'a>(&'a self, stream: &'a str, name: &'a str) -> StoreFuture<'a, ()> {
+        let _ = (stream, name);
+        Box::pin(async { Err(StoreError::Unsupported { what: "another name of a stream" }) })
+    }
 
     /// Replaces the settings of a topic; durable when it returns, in force for the next append.
     fn update_settings<'a>(&'a self, topic: &'a TopicRef, settings: &'a TopicSettings) -> StoreFuture<'a, TopicInfo>;

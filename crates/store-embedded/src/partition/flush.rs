@@ -3,6 +3,7 @@
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use milena_store::StoreError;
@@ -97,7 +98,7 @@ impl Partition {
             synced.map_err(|error| failed(format_args!("flushing {}", segment.path.display()), &error))
         });
         // A segment that was removed meanwhile holds nothing that anybody can ask for.
-        let gone = || self.log.read().iter().all(|kept| kept.key != segment.key);
+        let gone = || self.is_gone() || self.log.read().iter().all(|kept| kept.key != segment.key);
         synced.or_else(|error| if gone() { Ok(()) } else { Err(error) })
     }
 
@@ -230,11 +231,27 @@ impl Flush {
 }
 
 impl Partition {
-    /// Closes the files of a partition whose topic was deleted.
+    /// Ends the partition: nothing is written any more. The answer is the offset behind the last message that ever had one.
+    pub(crate) fn retire(&self) -> u64 {
+        let writer = self.writer.lock();
+        self.retired.store(true, Ordering::Release);
+        writer.next_offset
+    }
+
+    /// Takes [`Self::retire`] back.
+    pub(crate) fn revive(&self) {
+        self.retired.store(false, Ordering::Release);
+    }
+
+    /// Closes the files of a partition that is gone. A flush that is due finds nothing to do.
     pub(crate) fn forget(&self) {
         // Whoever was writing is done once the lock is free, and nobody starts any more.
         drop(self.trimming.lock());
-        drop(self.writer.lock());
+        let mut writer = self.writer.lock();
+        writer.unflushed.clear();
+        writer.durable_end = writer.next_offset;
+        writer.names.flushed = writer.names.changed;
+        drop(writer);
         for segment in self.log.read().iter() {
             self.env.handles.forget(segment.key);
         }

@@ -70,6 +70,8 @@ pub(crate) struct Partition {
     trimming: Mutex<()>,
     /// Segments that left the log and whose files are still there.
     doomed: Mutex<Vec<Arc<Segment>>>,
+    /// True once the topic has no partition of that number any more.
+    retired: AtomicBool,
     me: Weak<Partition>,
 }
 
@@ -164,10 +166,15 @@ impl Partition {
         self.topic.effective.read().clone()
     }
 
+    /// True when the topic was deleted, or has no partition of that number any more.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.retired.load(Ordering::Acquire) || self.topic.deleted.load(Ordering::Acquire)
+    }
+
     fn refuse_when_gone(&self) -> Result<(), StoreError> {
         self.env.refuse_when_closed()?;
-        if self.topic.deleted.load(Ordering::Acquire) {
-            return Err(StoreError::NotFound { what: format!("topic {:?}", self.topic.topic) });
+        if self.is_gone() {
+            return Err(StoreError::NotFound { what: format!("partition {:?}", self.id) });
         }
         Ok(())
     }

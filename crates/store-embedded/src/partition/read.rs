@@ -58,7 +58,8 @@ impl Partition {
                 Ok(()) => return Ok(reading.entries),
                 Err(Fault::WouldWait) => return Err(Fault::WouldWait),
                 Err(error) => {
-                    // Segments can go while they are being read.
+                    // Segments can go while they are being read, and so can the partition.
+                    self.refuse_when_gone()?;
                     if from >= self.bounds().start {
                         return Err(error);
                     }

@@ -11,13 +11,14 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use milena_store::{PartitionRef, StoreError};
 use parking_lot::{Mutex, RwLock};
 
 use super::verify::Recovery;
-use super::{Hints, Names, Partition, Queue, TopicState, Writer};
+use super::write::create_dirs;
+use super::{Hints, Names, Partition, Queue, TopicState, Writer, state};
 use crate::env::Env;
 use crate::segment::Segment;
 
@@ -35,14 +36,20 @@ pub(crate) enum Origin {
 static NUMBERS: AtomicU64 = AtomicU64::new(0);
 
 impl Partition {
-    /// Opens the partition, recovering what is in its folder. A folder that is missing is an empty partition.
+    /// Opens the partition, recovering what is in its folder. A folder that is missing is an empty partition. It begins at
+    /// `begins_at` at the earliest: what lies below was taken away with the partition that had its number before.
     pub(crate) fn open(
         env: Arc<Env>,
         topic: Arc<TopicState>,
         id: PartitionRef,
         origin: Origin,
+        begins_at: u64,
     ) -> Result<Arc<Self>, StoreError> {
         let dir = partition_dir(&env.root, &id);
+        if begins_at > state::load(&*env.fs, &dir)?.unwrap_or(0) {
+            create_dirs(&*env.fs, &dir)?;
+            state::save(&*env.fs, &dir, begins_at)?;
+        }
         let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
         let flushes = topic.effective.read().flushes();
         let mut recovery = Recovery::load(&env, &dir, number, &id, origin)?;
@@ -79,6 +86,7 @@ impl Partition {
             hints: Mutex::new(Hints::default()),
             trimming: Mutex::new(()),
             doomed: Mutex::new(Vec::new()),
+            retired: AtomicBool::new(false),
             me: me.clone(),
             env,
             topic,

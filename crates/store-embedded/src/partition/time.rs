@@ -89,7 +89,10 @@ impl Partition {
             self.refuse_when_gone()?;
             let bounds = self.bounds();
             match search(bounds) {
-                Err(error) if self.bounds().start == bounds.start => return Err(error),
+                Err(error) if self.bounds().start == bounds.start => {
+                    self.refuse_when_gone()?;
+                    return Err(error);
+                }
                 Err(_) => {}
                 answer => return answer,
             }

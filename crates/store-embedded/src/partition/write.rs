@@ -11,6 +11,7 @@ use super::{Partition, Writer};
 use crate::config::Effective;
 use crate::fault::{Fault, Wait, failed};
 use crate::format::{ENTRY_HEADER_BYTES, EntryHeader, SEGMENT_HEADER_BYTES};
+use crate::fs::Fs;
 use crate::handles::Handle;
 use crate::index::{self, Block, Index, Place};
 use crate::segment::Segment;
@@ -251,20 +252,26 @@ impl Partition {
         if writer.has_dir {
             return Ok(());
         }
-        let topic = self.dir.parent();
-        let stream = topic.and_then(Path::parent);
-        for dir in [stream, topic, Some(self.dir.as_path())].into_iter().flatten() {
-            match self.env.fs.create_dir(dir) {
-                Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
-                    return Err(failed(format_args!("creating {}", dir.display()), &error));
-                }
-                _ => {}
-            }
-        }
+        create_dirs(&*self.env.fs, &self.dir)?;
         writer.has_dir = true;
         writer.names.change();
         Ok(())
     }
+}
+
+/// Creates the folder of a partition, and those above it.
+pub(super) fn create_dirs(fs: &dyn Fs, partition: &Path) -> Result<(), StoreError> {
+    let topic = partition.parent();
+    let stream = topic.and_then(Path::parent);
+    for dir in [stream, topic, Some(partition)].into_iter().flatten() {
+        match fs.create_dir(dir) {
+            Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
+                return Err(failed(format_args!("creating {}", dir.display()), &error));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 fn entry_bytes(append: &Prepared) -> u64 {

@@ -7,6 +7,7 @@ mod crash_run;
 mod crashes;
 mod damage;
 mod faults;
+mod gone;
 mod repair;
 mod time_and_space;
 

@@ -17,6 +17,7 @@
     reason = "a test suite fails by panicking"
 )]
 
+mod changes;
 mod lifecycle;
 mod log;
 mod offsets;
@@ -34,6 +35,7 @@ use crate::frame::Frames;
 use crate::testing::{TestMessage, batch_of};
 use crate::types::{Bounds, Entry, PartitionRef, ReadLimit, TopicInfo, TopicSettings};
 
+pub use changes::*;
 pub use lifecycle::*;
 pub use log::*;
 pub use offsets::*;
@@ -194,7 +196,14 @@ macro_rules! conformance_tests {
             no_epoch_ends_while_nothing_is_lost
             sealed_segments_are_told_oldest_first_until_they_are_trimmed
             the_watcher_hears_of_growth_when_it_is_readable
+            a_shrunk_topic_lost_its_last_partitions_and_nothing_else
+            a_topic_keeps_a_partition_and_never_grows_by_shrinking
+            a_partition_that_comes_back_gives_no_offset_twice
+            a_renamed_topic_is_the_same_under_another_name
+            a_renamed_stream_takes_its_topics_along
+            a_name_that_is_taken_is_given_to_nobody_else
             the_watcher_hears_of_a_deletion
+            the_watcher_hears_of_partitions_and_names_that_went
             a_later_watcher_replaces_the_first
             a_reopened_store_has_everything
             a_reopened_store_goes_on_at_the_same_offsets

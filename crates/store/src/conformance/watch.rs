@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::engine::GrowthWatcher;
+use crate::error::StoreError;
 use crate::types::TopicRef;
 
 /// How long a call may be late: it comes from the engine's own threads.
@@ -20,6 +21,7 @@ struct Recorder {
 struct Heard {
     grown: Vec<(PartitionRef, u64, usize)>,
     deleted: Vec<TopicRef>,
+    fallen: Vec<(PartitionRef, u64)>,
 }
 
 impl Recorder {
@@ -38,6 +40,11 @@ impl GrowthWatcher for Recorder {
 
     fn deleted(&self, topic: &TopicRef) {
         self.heard.lock().unwrap().deleted.push(topic.clone());
+        self.changed.notify_all();
+    }
+
+    fn fell(&self, partition: &PartitionRef, end: u64) {
+        self.heard.lock().unwrap().fallen.push((partition.clone(), end));
         self.changed.notify_all();
     }
 }
@@ -69,6 +76,29 @@ pub fn the_watcher_hears_of_a_deletion(factory: &dyn StoreFactory) {
     let topic = create(store.as_ref(), "orders", 1).topic;
     block_on(store.delete_topic(&topic)).unwrap();
     recorder.wait_for("the deletion", |heard| heard.deleted.contains(&topic));
+}
+
+/// A partition that was taken away has fallen to 0, a name that was given up is announced as a deletion.
+pub fn the_watcher_hears_of_partitions_and_names_that_went(factory: &dyn StoreFactory) {
+    let store = factory.open();
+    let recorder = Arc::new(Recorder::default());
+    store.watch(Arc::clone(&recorder) as Arc<dyn GrowthWatcher>);
+    let topic = create(store.as_ref(), "orders", 3).topic;
+    if matches!(block_on(store.shrink_topic(&topic, 1)), Err(StoreError::Unsupported { .. })) {
+        return;
+    }
+    let fallen = [1, 2].map(|gone| (topic.partition(gone), 0));
+    recorder.wait_for("the partitions", |heard| fallen.iter().all(|gone| heard.fallen.contains(gone)));
+    block_on(store.rename_topic(&topic, "bills")).unwrap();
+    let under = |heard: &Heard, stream: &str, name: &str| {
+        heard.deleted.iter().any(|topic| (topic.stream(), topic.topic()) == (stream, name))
+    };
+    recorder.wait_for("the old name", |heard| under(heard, STREAM, "orders"));
+    block_on(store.rename_stream(STREAM, "other")).unwrap();
+    recorder.wait_for("the old stream", |heard| under(heard, STREAM, "bills"));
+    // By the first name it ever had.
+    block_on(store.delete_topic(&topic)).unwrap();
+    recorder.wait_for("the name that it has now", |heard| under(heard, "other", "bills"));
 }
 
 /// There is one watcher: the last one registered.

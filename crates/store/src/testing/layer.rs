@@ -47,6 +47,18 @@ pub trait Layer: Send + Sync + 'static {
     fn grow_topic<'a>(&'a self, topic: &'a TopicRef, partitions: u32) -> StoreFuture<'a, TopicInfo> {
         self.below().grow_topic(topic, partitions)
     }
+    /// As [`Store::shrink_topic`].
+    fn shrink_topic<'a>(&'a self, topic: &'a TopicRef, partitions: u32) -> StoreFuture<'a, TopicInfo> {
+        self.below().shrink_topic(topic, partitions)
+    }
+    /// As [`Store::rename_topic`].
+    fn rename_topic<'a>(&'a self, topic: &'a TopicRef, name: &'a str) -> StoreFuture<'a, TopicInfo> {
+        self.below().rename_topic(topic, name)
+    }
+    /// As [`Store::rename_stream`].
+    fn rename_stream<'a>(&'a self, stream: &'a str, name: &'a str) -> StoreFuture<'a, ()> {
+        self.below().rename_stream(stream, name)
+    }
     /// As [`Store::update_settings`].
     fn update_settings<'a>(&'a self, topic: &'a TopicRef, settings: &'a TopicSettings) -> StoreFuture<'a, TopicInfo> {
         self.below().update_settings(topic, settings)
@@ -139,6 +151,15 @@ impl<L: Layer> Store for Layered<L> {
     }
     fn grow_topic<'a>(&'a self, topic: &'a TopicRef, partitions: u32) -> StoreFuture<'a, TopicInfo> {
         self.0.grow_topic(topic, partitions)
+    }
+    fn shrink_topic<'a>(&'a self, topic: &'a TopicRef, partitions: u32) -> StoreFuture<'a, TopicInfo> {
+        self.0.shrink_topic(topic, partitions)
+    }
+    fn rename_topic<'a>(&'a self, topic: &'a TopicRef, name: &'a str) -> StoreFuture<'a, TopicInfo> {
+        self.0.rename_topic(topic, name)
+    }
+    fn rename_stream<'a>(&'a self, stream: &'a str, name: &'a str) -> StoreFuture<'a, ()> {
+        self.0.rename_stream(stream, name)
     }
     fn update_settings<'a>(&'a self, topic: &'a TopicRef, settings: &'a TopicSettings) -> StoreFuture<'a, TopicInfo> {
         self.0.update_settings(topic, settings)

@@ -1,6 +1,6 @@
 //! The reference engine: vectors behind one mutex.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::offsets::{Groups, OffsetFault, OffsetRules};
@@ -70,6 +70,8 @@ pub(super) struct Shared {
 pub(super) struct TopicState {
     info: TopicInfo,
     partitions: Vec<PartitionState>,
+    /// Where partitions that were taken away ended.
+    ended: HashMap<PartitionId, u64>,
     pub(super) groups: Groups,
 }
 
@@ -196,8 +198,48 @@ impl Shared {
         let topic = TopicRef::new(stream, topic, stream_id, self.next_topic_id, self.clock_micros);
         let info = TopicInfo { topic, partitions, settings: settings.clone() };
         let partitions = (0..partitions).map(|_| PartitionState::default()).collect();
-        self.topics.push(TopicState { info: info.clone(), partitions, groups: Groups::new() });
+        let (ended, groups) = (HashMap::new(), Groups::new());
+        self.topics.push(TopicState { info: info.clone(), partitions, ended, groups });
         Ok(info)
+    }
+
+    fn shrink(&mut self, topic: &TopicRef, partitions: u32) -> Result<TopicInfo, StoreError> {
+        let state = self.topic(topic)?;
+        let had = state.info.partitions;
+        if partitions == 0 || partitions > had {
+            let (actual, limit) = (u64::from(partitions), u64::from(had));
+            return Err(StoreError::Refused { what: "partitions that stay", actual, limit });
+        }
+        for (gone, ended) in (partitions..).zip(state.partitions.split_off(partitions as usize)) {
+            state.ended.insert(gone, ended.end);
+        }
+        state.info.partitions = partitions;
+        let info = state.info.clone();
+        if let Some(watcher) = &self.watcher {
+            (partitions..had).for_each(|gone| watcher.fell(&topic.partition(gone), 0));
+        }
+        Ok(info)
+    }
+
+    /// Renames each topic to the stream and name that `names` has for it.
+    fn rename(&mut self, names: impl Fn(&TopicRef) -> Option<(String, String)>) -> Result<(), StoreError> {
+        let taken = |stream: &str, topic: &str| {
+            self.topics.iter().any(|state| state.info.topic.stream() == stream && state.info.topic.topic() == topic)
+        };
+        let meant: Vec<_> = self.topics.iter().map(|state| names(&state.info.topic)).collect();
+        if let Some((stream, topic)) = meant.iter().flatten().find(|(stream, topic)| taken(stream, topic)) {
+            return Err(StoreError::Exists { what: format!("topic {stream}/{topic}") });
+        }
+        for (state, renamed) in self.topics.iter_mut().zip(meant) {
+            let Some((stream, name)) = renamed else { continue };
+            let old = state.info.topic.clone();
+            let (stream_id, topic_id, created) = (old.stream_id(), old.topic_id(), old.created_at_micros());
+            state.info.topic = TopicRef::new(&stream, &name, stream_id, topic_id, created);
+            if let Some(watcher) = &self.watcher {
+                watcher.deleted(&old);
+            }
+        }
+        Ok(())
     }
 
     fn append(&mut self, at: &PartitionRef, batch: AppendBatch) -> Result<Result<Appended, StoreError>, Hung> {
@@ -305,10 +347,10 @@ impl Store for MemoryStore {
 
     fn delete_topic<'a>(&'a self, topic: &'a TopicRef) -> StoreFuture<'a, ()> {
         self.now(move |shared| {
-            shared.topic(topic)?;
+            let deleted = shared.topic(topic)?.info.topic.clone();
             shared.topics.retain(|state| state.info.topic != *topic);
             if let Some(watcher) = &shared.watcher {
-                watcher.deleted(topic);
+                watcher.deleted(&deleted);
             }
             Ok(())
         })
@@ -322,9 +364,41 @@ impl Store for MemoryStore {
                 return Err(StoreError::Refused { what: "partitions, which cannot shrink,", actual, limit });
             }
             refuse_above("partitions of a topic", actual, u64::from(PARTITIONS_MAX))?;
+            for added in state.info.partitions..partitions {
+                let start = state.ended.remove(&added).unwrap_or(0);
+                state.partitions.push(PartitionState::beginning_at(start));
+            }
             state.info.partitions = partitions;
-            state.partitions.resize_with(partitions as usize, PartitionState::default);
             Ok(state.info.clone())
+        })
+    }
+
+    fn shrink_topic<'a>(&'a self, topic: &'a TopicRef, partitions: u32) -> StoreFuture<'a, TopicInfo> {
+        self.now(move |shared| shared.shrink(topic, partitions))
+    }
+
+    fn rename_topic<'a>(&'a self, topic: &'a TopicRef, name: &'a str) -> StoreFuture<'a, TopicInfo> {
+        self.now(move |shared| {
+            let stream = shared.topic(topic)?.info.topic.stream().to_owned();
+            shared.rename(|known| (known == topic).then(|| (stream.clone(), name.to_owned())))?;
+            Ok(shared.topic(topic)?.info.clone())
+        })
+    }
+
+    fn rename_stream<'a>(&'a self, stream: &'a str, name: &'a str) -> StoreFuture<'a, ()> {
+        self.now(move |shared| {
+            let is_there = |name: &str| shared.topics.iter().any(|state| state.info.topic.stream() == name);
+            if !is_there(stream) {
+                return Ok(());
+            }
+            if is_there(name) {
+                return Err(StoreError::Exists { what: format!("stream {name}") });
+            }
+            shared.rename(|known| (known.stream() == stream).then(|| (name.to_owned(), known.topic().to_owned())))?;
+            // One that lost its topics leaves its name to this one, and its number to nobody.
+            shared.streams.iter_mut().filter(|known| *known == name).for_each(String::clear);
+            shared.streams.iter_mut().filter(|known| *known == stream).for_each(|known| name.clone_into(known));
+            Ok(())
         })
     }
 

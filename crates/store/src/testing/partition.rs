@@ -14,6 +14,11 @@ pub(super) struct PartitionState {
 }
 
 impl PartitionState {
+    /// An empty one whose first message has offset `start`.
+    pub(super) fn beginning_at(start: u64) -> Self {
+        Self { start, end: start, ..Self::default() }
+    }
+
     pub(super) fn read(&self, from: u64, limit: ReadLimit) -> Result<Vec<Entry>, StoreError> {
         let bounds = Bounds { start: self.start, end: self.end };
         if from < bounds.start || from > bounds.end {
