@@ -25,6 +25,15 @@ pub trait TopicAdmin: Send + Sync + 'static {
     /// Grows a topic to `partitions` in all.
     fn grow_topic<'a>(&'a self, topic: &'a TopicRef, partitions: u32) -> StoreFuture<'a, TopicInfo>;
 
+    /// Shrinks a topic to `partitions` in all.
+    fn shrink_topic<'a>(&'a self, topic: &'a TopicRef, partitions: u32) -> StoreFuture<'a, TopicInfo>;
+
+    /// Gives a topic another name within its stream.
+    fn rename_topic<'a>(&'a self, topic: &'a TopicRef, name: &'a str) -> StoreFuture<'a, TopicInfo>;
+
+    /// Gives a stream another name.
+    fn rename_stream<'a>(&'a self, stream: &'a str, name: &'a str) -> StoreFuture<'a, ()>;
+
     /// Replaces the settings of a topic.
     fn update_settings<'a>(&'a self, topic: &'a TopicRef, settings: &'a TopicSettings) -> StoreFuture<'a, TopicInfo>;
 }
@@ -46,6 +55,18 @@ impl TopicAdmin for Arc<dyn Store> {
 
     fn grow_topic<'a>(&'a self, topic: &'a TopicRef, partitions: u32) -> StoreFuture<'a, TopicInfo> {
         self.as_ref().grow_topic(topic, partitions)
+    }
+
+    fn shrink_topic<'a>(&'a self, topic: &'a TopicRef, partitions: u32) -> StoreFuture<'a, TopicInfo> {
+        self.as_ref().shrink_topic(topic, partitions)
+    }
+
+    fn rename_topic<'a>(&'a self, topic: &'a TopicRef, name: &'a str) -> StoreFuture<'a, TopicInfo> {
+        self.as_ref().rename_topic(topic, name)
+    }
+
+    fn rename_stream<'a>(&'a self, stream: &'a str, name: &'a str) -> StoreFuture<'a, ()> {
+        self.as_ref().rename_stream(stream, name)
     }
 
     fn update_settings<'a>(&'a self, topic: &'a TopicRef, settings: &'a TopicSettings) -> StoreFuture<'a, TopicInfo> {
@@ -70,6 +91,18 @@ impl TopicAdmin for TopicDirectory {
 
     fn grow_topic<'a>(&'a self, topic: &'a TopicRef, partitions: u32) -> StoreFuture<'a, TopicInfo> {
         Box::pin(self.grow_at(topic, partitions))
+    }
+
+    fn shrink_topic<'a>(&'a self, topic: &'a TopicRef, partitions: u32) -> StoreFuture<'a, TopicInfo> {
+        Box::pin(self.shrink_at(topic, partitions))
+    }
+
+    fn rename_topic<'a>(&'a self, topic: &'a TopicRef, name: &'a str) -> StoreFuture<'a, TopicInfo> {
+        Box::pin(self.rename_at(topic, name))
+    }
+
+    fn rename_stream<'a>(&'a self, stream: &'a str, name: &'a str) -> StoreFuture<'a, ()> {
+        Box::pin(self.rename_stream_at(stream, name))
     }
 
     fn update_settings<'a>(&'a self, topic: &'a TopicRef, settings: &'a TopicSettings) -> StoreFuture<'a, TopicInfo> {

@@ -11,6 +11,7 @@ use iggy_binary_protocol::WireIdentifier;
 use milena_store::{INTERNAL_STREAM, PartitionRef, Store, StoreError, TopicInfo};
 use parking_lot::Mutex;
 
+use crate::admin::TopicAdmin;
 use crate::codes::{Code, Refusal};
 use crate::state::{Change, Record, State, Stream};
 
@@ -122,6 +123,47 @@ impl Catalog {
             return Err(Code::STREAM_EXISTS.into());
         }
         self.add(&change, name, now_micros).await
+    }
+
+    /// Gives a stream another name: in the store by `admin`, and here.
+    ///
+    /// What is meant is stored first: of a crash in between, the next start finds out whether the store has the new name. Its
+    /// number stays, and with it all that belongs to it.
+    pub(crate) async fn rename_stream(
+        &self,
+        admin: &dyn TopicAdmin,
+        stream: &Stream,
+        name: &str,
+    ) -> Result<(), Refusal> {
+        let wanted = WireIdentifier::named(name).map_err(|_| Code::INVALID_STREAM_NAME)?;
+        if name == INTERNAL_STREAM {
+            return Err(Code::INVALID_STREAM_NAME.into());
+        }
+        if self.stream(&wanted).await?.is_some() {
+            return Err(Code::STREAM_EXISTS.into());
+        }
+        let change = self.state.change().await;
+        if change.look(|table| table.stream_named(name).is_some()) {
+            return Err(Code::STREAM_EXISTS.into());
+        }
+        if change.look(|table| table.stream(stream.id) != Some(stream)) {
+            return Err(Code::STREAM_NOT_FOUND.into());
+        }
+        let Stream { id, created_at_micros, .. } = *stream;
+        let called = |name: &str| Record::Stream { id, name: name.to_owned(), created_at_micros };
+        // One without topics is not in the store.
+        if let Some(info) = self.topics_of(stream).await?.first() {
+            change.write(Record::Rename { id, name: name.to_owned(), of: info.topic.stream_id() }).await?;
+            if let Err(error) = admin.rename_stream(&stream.name, name).await {
+                self.state.settle_names().await.map_err(|_| Refusal::InDoubt)?;
+                return Err(match error {
+                    StoreError::Exists { .. } => Code::STREAM_EXISTS.into(),
+                    other => other.into(),
+                });
+            }
+        }
+        // The store has the name: a code that says "not done" would be wrong, and the next start puts this right.
+        change.write(called(name)).await.map_err(|_| Refusal::InDoubt)
     }
 
     async fn add(&self, change: &Change<'_>, name: &str, created_at_micros: u64) -> Result<Stream, Refusal> {

@@ -104,6 +104,55 @@ async fn topics_come_grow_and_go_on_both_sides_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn partitions_that_an_iggy_client_deletes_are_unknown_to_kafka_clients_and_come_back_behind_their_offsets() {
+    let mut both = Both::start().await;
+    both.create_by_iggy("kafka", "t", 2).await;
+    let second = |offset, wait| {
+        let mut request = fetch("t", offset, wait);
+        request.topics[0].partitions[0].partition = 1;
+        request
+    };
+    let send = async |both: &Both, text: &str| {
+        let (to, mut message) = (Partitioning::partition_id(1), [IggyMessage::from(text)]);
+        let sent = both.iggy.send_messages(&id("kafka"), &id("t"), &to, &mut message).await.unwrap();
+        sent.confirmations[0].base_offset
+    };
+    assert_eq!(send(&both, "gone").await, 0);
+    both.kafka.send(12, &second(1, 60_000)).await;
+    assert!(both.kafka.is_quiet_for(Duration::from_millis(200)).await, "the fetch waits");
+    both.iggy.delete_partitions(&id("kafka"), &id("t"), 1).await.unwrap();
+    let answer = both.kafka.receive::<FetchRequest>().await;
+    assert_eq!(answer.responses[0].partitions[0].error_code, 3);
+    assert_eq!(both.kafka_topics().await, [("t".to_owned(), 1)]);
+    both.iggy.create_partitions(&id("kafka"), &id("t"), 1).await.unwrap();
+    let mut both = Box::pin(both.restart()).await;
+    assert_eq!(send(&both, "new").await, 1);
+    let below = both.kafka.request(12, &second(0, 0)).await.responses[0].partitions[0].clone();
+    assert_eq!((below.error_code, below.log_start_offset), (1, 1), "what was committed is never another record");
+    let answer = both.kafka.request(12, &second(1, 0)).await;
+    assert_eq!(records(&answer)[0].value.as_deref(), Some(&b"new"[..]));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn to_kafka_clients_a_renamed_topic_is_gone_and_there_under_the_new_name_with_its_records() {
+    let mut both = Both::start().await;
+    both.create_by_kafka("old").await;
+    let record = Record { timestamp_ms: 1, value: Some(b"v".to_vec()), ..Record::default() };
+    both.produce("old", &[record]).await;
+    both.iggy.update_topic(&id("kafka"), &id("old"), "new", &TopicUpdateOptions::default()).await.unwrap();
+    let answer = both.kafka.request(12, &fetch("old", 0, 0)).await;
+    assert_eq!(answer.responses[0].partitions[0].error_code, 3);
+    let mut both = Box::pin(both.restart()).await;
+    assert_eq!(both.kafka_topics().await, [("new".to_owned(), 2)]);
+    assert_eq!(both.fetch("new", 0).await[0].value.as_deref(), Some(&b"v"[..]));
+    // Out of sight, and back.
+    both.iggy.update_stream(&id("kafka"), "aside", &StreamUpdateOptions::default()).await.unwrap();
+    assert!(both.kafka_topics().await.is_empty());
+    both.iggy.update_stream(&id("aside"), "kafka", &StreamUpdateOptions::default()).await.unwrap();
+    assert_eq!(both.fetch("new", 0).await.len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn only_the_stream_of_kafka_topics_is_seen_by_kafka_clients_and_the_internal_one_by_nobody() {
     let mut both = Both::start().await;
     both.create_by_iggy("elsewhere", "t", 1).await;

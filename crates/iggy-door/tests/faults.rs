@@ -132,6 +132,26 @@ impl milena_iggy_door::TopicAdmin for Fleeting {
         self.0.grow_topic(topic, partitions)
     }
 
+    fn shrink_topic<'a>(
+        &'a self,
+        topic: &'a milena_store::TopicRef,
+        partitions: u32,
+    ) -> milena_store::StoreFuture<'a, milena_store::TopicInfo> {
+        self.0.shrink_topic(topic, partitions)
+    }
+
+    fn rename_topic<'a>(
+        &'a self,
+        topic: &'a milena_store::TopicRef,
+        name: &'a str,
+    ) -> milena_store::StoreFuture<'a, milena_store::TopicInfo> {
+        self.0.rename_topic(topic, name)
+    }
+
+    fn rename_stream<'a>(&'a self, stream: &'a str, name: &'a str) -> milena_store::StoreFuture<'a, ()> {
+        self.0.rename_stream(stream, name)
+    }
+
     fn update_settings<'a>(
         &'a self,
         topic: &'a milena_store::TopicRef,

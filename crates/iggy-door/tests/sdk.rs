@@ -150,19 +150,86 @@ async fn a_topic_grows_changes_its_expiry_and_is_purged_without_going_back_in_of
     ten(&client).await;
     client.create_partitions(&id("s"), &id("t"), 2).await.unwrap();
     assert_eq!(client.get_topic(&id("s"), &id("t")).await.unwrap().unwrap().partitions_count, 3);
-    assert_eq!(code(client.delete_partitions(&id("s"), &id("t"), 1).await), 5);
     let expiry = IggyExpiry::ExpireDuration(IggyDuration::from(3_000_000));
     let options = TopicUpdateOptions { message_expiry: Some(expiry), ..TopicUpdateOptions::default() };
     client.update_topic(&id("s"), &id("t"), "t", &options).await.unwrap();
     let details = client.get_topic(&id("s"), &id("t")).await.unwrap().unwrap();
     assert_eq!(details.message_expiry, expiry);
-    assert_eq!(code(client.update_topic(&id("s"), &id("t"), "renamed", &options).await), 5);
     client.purge_topic(&id("s"), &id("t")).await.unwrap();
     let details = client.get_topic(&id("s"), &id("t")).await.unwrap().unwrap();
     assert_eq!((details.messages_count, details.partitions[0].current_offset), (0, 9));
     assert_eq!(send(&client, 0, &["m10"]).await.unwrap().confirmations[0].base_offset, 10);
     let polled = poll(&client, PollingStrategy::offset(0), 5).await.unwrap();
     assert_eq!(seen(&polled), numbered(&[10]), "below the start is the start");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_last_partitions_are_deleted_with_their_offsets_and_come_back_where_they_ended() {
+    let door = TestDoor::open().await;
+    let client = door.client().await;
+    topic(&client, 3).await;
+    let consumer = Consumer::new(id("c"));
+    for partition in 0..3 {
+        send(&client, partition, &["a", "b"]).await.unwrap();
+        client.store_consumer_offset(&consumer, &id("s"), &id("t"), Some(partition), 1).await.unwrap();
+    }
+    client.create_consumer_group(&id("s"), &id("t"), "g").await.unwrap();
+    client.join_consumer_group(&id("s"), &id("t"), &id("g")).await.unwrap();
+    client.delete_partitions(&id("s"), &id("t"), 2).await.unwrap();
+    let details = client.get_topic(&id("s"), &id("t")).await.unwrap().unwrap();
+    assert_eq!((details.partitions_count, details.messages_count), (1, 2));
+    let group = client.get_consumer_group(&id("s"), &id("t"), &id("g")).await.unwrap().unwrap();
+    assert_eq!((group.partitions_count, group.members[0].partitions.clone()), (1, vec![0]));
+    assert_eq!(code(send(&client, 1, &["x"]).await), 20);
+    for more in [1, 2] {
+        assert_eq!(code(client.delete_partitions(&id("s"), &id("t"), more).await), 2019, "one stays");
+    }
+    let door = door.reopen().await;
+    let client = door.client().await;
+    client.create_partitions(&id("s"), &id("t"), 2).await.unwrap();
+    assert_eq!(send(&client, 2, &["c"]).await.unwrap().confirmations[0].base_offset, 2);
+    let stored = async |partition| {
+        let stored = client.get_consumer_offset(&consumer, &id("s"), &id("t"), Some(partition)).await.unwrap();
+        stored.map(|info| info.stored_offset)
+    };
+    assert_eq!((stored(0).await, stored(1).await, stored(2).await), (Some(1), None, None));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stream_and_a_topic_have_another_name_and_all_that_they_had() {
+    let mut door = TestDoor::open().await;
+    let client = door.client().await;
+    topic(&client, 1).await;
+    send(&client, 0, &["a"]).await.unwrap();
+    client.create_stream("other").await.unwrap();
+    client.create_consumer_group(&id("s"), &id("t"), "g").await.unwrap();
+    let consumer = Consumer::new(id("c"));
+    client.store_consumer_offset(&consumer, &id("s"), &id("t"), Some(0), 0).await.unwrap();
+    let before = client.get_topic(&id("s"), &id("t")).await.unwrap().unwrap();
+    let same = TopicUpdateOptions::default();
+    client.update_topic(&id("s"), &id("t"), "renamed", &same).await.unwrap();
+    assert_eq!(code(client.update_stream(&id("s"), "other", &StreamUpdateOptions::default()).await), 1012);
+    assert_eq!(code(client.update_stream(&id("s"), "__milena", &StreamUpdateOptions::default()).await), 1013);
+    client.update_stream(&id("s"), "moved", &StreamUpdateOptions::default()).await.unwrap();
+    // One without topics is not in the store, and is renamed all the same.
+    client.update_stream(&id("other"), "bare", &StreamUpdateOptions::default()).await.unwrap();
+    for _ in 0..2 {
+        let client = door.client().await;
+        let streams = client.get_streams().await.unwrap();
+        let names: Vec<_> = streams.iter().map(|stream| (stream.id, stream.name.as_str())).collect();
+        assert_eq!(names, [(0, "moved"), (1, "bare")]);
+        let after = client.get_topic(&id("moved"), &id("renamed")).await.unwrap().unwrap();
+        assert_eq!((after.id, after.created_at, after.messages_count), (before.id, before.created_at, 1));
+        assert!(client.get_topic(&id("moved"), &id("t")).await.unwrap().is_none());
+        assert!(client.get_stream(&id("s")).await.unwrap().is_none());
+        let groups = client.get_consumer_groups(&id("moved"), &id("renamed")).await.unwrap();
+        assert_eq!(groups.iter().map(|group| group.name.as_str()).collect::<Vec<_>>(), ["g"]);
+        let offset = client.get_consumer_offset(&consumer, &id("moved"), &id("renamed"), Some(0)).await.unwrap();
+        assert_eq!(offset.unwrap().stored_offset, 0);
+        door = door.reopen().await;
+    }
+    let client = door.client().await;
+    assert_eq!(client.create_stream("s").await.unwrap().id, 2, "the name is free, the number is not");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -5,13 +5,14 @@ use iggy_binary_protocol::WireDecode;
 use iggy_binary_protocol::consensus::Operation;
 use iggy_binary_protocol::requests::partitions::{CreatePartitionsRequest, DeletePartitionsRequest};
 use iggy_binary_protocol::requests::segments::DeleteSegmentsRequest;
+use milena_store::TopicRef;
 
 use super::{Answer, topics};
 use crate::codes::{Code, Refusal};
 use crate::frame::{Reply, malformed};
 use crate::limits::PARTITIONS_PER_REQUEST_MAX;
 use crate::service::Service;
-use crate::state::Incarnation;
+use crate::state::{Incarnation, Record};
 
 /// Adds partitions behind those that are there.
 pub(super) async fn create(service: &Service, body: &Bytes) -> Answer {
@@ -19,19 +20,41 @@ pub(super) async fn create(service: &Service, body: &Bytes) -> Answer {
     let more = request.partitions_count;
     check(more)?;
     let found = service.catalog.topic(&request.stream_id, &request.topic_id).await?;
-    let partitions = found.info.partitions.checked_add(more).ok_or(Code::INVALID_PARTITIONS_COUNT)?;
+    let change = service.catalog.state.change().await;
+    let partitions = count(service, &found.info.topic).await?;
+    let partitions = partitions.checked_add(more).ok_or(Code::INVALID_PARTITIONS_COUNT)?;
     let grown = service.admin.grow_topic(&found.info.topic, partitions).await.map_err(topics::gone)?;
+    drop(change);
     service.members.resize(Incarnation::of(&grown.topic), grown.partitions);
     Ok(Reply::empty(Operation::CreatePartitions))
 }
 
-/// A topic never shrinks: Kafka clients take it for granted, and so does the store.
+/// Takes the last partitions away with their messages and consumer offsets. One stays, as Kafka knows no topic without.
 pub(super) async fn delete(service: &Service, body: &Bytes) -> Answer {
     let request = DeletePartitionsRequest::decode_from(body).map_err(malformed)?;
     check(request.partitions_count)?;
     let found = service.catalog.topic(&request.stream_id, &request.topic_id).await?;
-    let fits = request.partitions_count <= found.info.partitions;
-    Err(if fits { Refusal::Denied(Code::FEATURE_UNAVAILABLE) } else { Code::INVALID_PARTITIONS_COUNT.into() })
+    let topic = &found.info.topic;
+    let change = service.catalog.state.change().await;
+    let stay = count(service, topic).await?.checked_sub(request.partitions_count).filter(|stay| *stay > 0);
+    let stay = stay.ok_or(Code::INVALID_PARTITIONS_COUNT)?;
+    service.admin.shrink_topic(topic, stay).await.map_err(topics::gone)?;
+    let of = Incarnation::of(topic);
+    service.members.resize(of, stay);
+    // They are gone whatever becomes of this. A partition that is added again goes on behind these offsets.
+    if change.look(|table| table.knows(of))
+        && let Err(error) = change.write(Record::DropPartitions { of, from: stay }).await
+    {
+        tracing::warn!(?topic, %error, "consumer offsets of deleted partitions stay behind");
+    }
+    Ok(Reply::empty(Operation::DeletePartitions))
+}
+
+/// How many partitions a topic has now: of two changes at once the second one counts from what the first one left.
+async fn count(service: &Service, topic: &TopicRef) -> Result<u32, Refusal> {
+    let topics = service.catalog.store.topics().await?;
+    let info = topics.iter().find(|info| info.topic == *topic);
+    Ok(info.ok_or(Code::TOPIC_NOT_FOUND)?.partitions)
 }
 
 /// Removes the oldest segments; the one that is written to stays. It is success when there is nothing to remove.

@@ -1,12 +1,12 @@
 //! Streams: list, describe, create, rename, delete, purge.
 
 use bytes::Bytes;
+use iggy_binary_protocol::WireDecode;
 use iggy_binary_protocol::consensus::Operation;
 use iggy_binary_protocol::requests::streams::{
     CreateStreamRequest, DeleteStreamRequest, GetStreamRequest, PurgeStreamRequest, UpdateStreamRequest,
 };
 use iggy_binary_protocol::responses::streams::{GetStreamResponse, GetStreamsResponse};
-use iggy_binary_protocol::{WireDecode, WireIdentifier};
 
 use super::{Answer, topics, view};
 use crate::auth::now_micros;
@@ -45,7 +45,7 @@ pub(super) async fn create(service: &Service, body: &Bytes) -> Answer {
     Ok(Reply::of(Operation::CreateStream, &response))
 }
 
-/// A stream keeps its name: names, not numbers, say where a topic is, on the Kafka side and in the store.
+/// Another name. Kafka clients see the topics of a stream, or not, by it: those under the old name are gone for them.
 pub(super) async fn update(service: &Service, body: &Bytes) -> Answer {
     let request = UpdateStreamRequest::decode_from(body).map_err(malformed)?;
     if !request.options.is_empty() {
@@ -55,8 +55,8 @@ pub(super) async fn update(service: &Service, body: &Bytes) -> Answer {
     if stream.name == request.name.as_str() {
         return Ok(Reply::empty(Operation::UpdateStream));
     }
-    let taken = service.catalog.stream(&WireIdentifier::String(request.name)).await?.is_some();
-    Err(if taken { Code::STREAM_EXISTS.into() } else { Refusal::Denied(Code::FEATURE_UNAVAILABLE) })
+    service.catalog.rename_stream(service.admin.as_ref(), &stream, &request.name).await?;
+    Ok(Reply::empty(Operation::UpdateStream))
 }
 
 /// Topics go first: a stream that is off the list while topics are left would come back under another number.

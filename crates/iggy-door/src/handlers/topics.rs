@@ -58,18 +58,21 @@ pub(super) async fn create(service: &Service, body: &Bytes) -> Answer {
     Ok(Reply::of(Operation::CreateTopic, &response))
 }
 
-/// Expiry and size can change, the name cannot: names, not numbers, say where a topic is.
+/// Expiry, size and name can change. The name comes last: it is where a client that was not answered looks.
 pub(super) async fn update(service: &Service, body: &Bytes) -> Answer {
     let request = UpdateTopicRequest::decode_from(body).map_err(malformed)?;
     let found = service.catalog.topic(&request.stream_id, &request.topic_id).await?;
     let info = &found.info;
     let changed = options::changed(&info.settings, &request.options, info.partitions).map_err(Refusal::Denied)?;
-    if info.topic.topic() != request.name.as_str() {
-        let taken = service.catalog.store.topic(info.topic.stream(), &request.name).await?.is_some();
-        return Err(if taken { Code::TOPIC_EXISTS.into() } else { Refusal::Denied(Code::FEATURE_UNAVAILABLE) });
+    let is_renamed = info.topic.topic() != request.name.as_str();
+    if is_renamed && service.catalog.store.topic(info.topic.stream(), &request.name).await?.is_some() {
+        return Err(Code::TOPIC_EXISTS.into());
     }
     if changed != info.settings {
         service.admin.update_settings(&info.topic, &changed).await.map_err(gone)?;
+    }
+    if is_renamed {
+        service.admin.rename_topic(&info.topic, &request.name).await.map_err(gone)?;
     }
     Ok(Reply::empty(Operation::UpdateTopic))
 }

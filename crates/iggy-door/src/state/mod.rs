@@ -17,6 +17,7 @@ use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 pub(crate) use record::{ConsumerKey, Incarnation, Record};
+use table::Renaming;
 pub(crate) use table::{Stream, Table};
 
 /// Topic of the internal stream.
@@ -71,6 +72,7 @@ impl State {
         }
         let state = Self { log, table, store, changes: Mutex::default(), snapshots: Mutex::new(Instant::now()) };
         answered("the list of topics", state.forget_missing()).await?;
+        answered("the names of streams", state.settle_names()).await?;
         Ok(state)
     }
 
@@ -112,6 +114,22 @@ impl State {
             tracing::warn!(%error, "the snapshot of Iggy groups and offsets is tried again later");
         }
         written.is_ok()
+    }
+
+    /// Ends what a crash interrupted: a stream has the name that the store has it under.
+    pub(crate) async fn settle_names(&self) -> Result<(), StoreError> {
+        let pending = self.look(Table::renaming);
+        if pending.is_empty() {
+            return Ok(());
+        }
+        let topics = self.store.topics().await?;
+        for (stream, Renaming { name, of }) in pending {
+            let is_done = topics.iter().any(|info| info.topic.stream_id() == of && info.topic.stream() == name);
+            let name = if is_done { name } else { stream.name };
+            let Stream { id, created_at_micros, .. } = stream;
+            self.write(Record::Stream { id, name, created_at_micros }).await?;
+        }
+        Ok(())
     }
 
     /// Topics that were deleted by others leave groups and offsets behind, under an identity that never comes back.

@@ -45,6 +45,9 @@ pub(crate) enum Record {
     Stream { id: u32, name: String, created_at_micros: u64 },
     /// There is no stream of this number.
     DropStream { id: u32 },
+    /// The stream of this number is about to get this name. It has it once a topic under the store's number `of` is found in
+    /// a stream of that name; a [`Record::Stream`] ends the matter either way.
+    Rename { id: u32, name: String, of: u32 },
     /// There is a consumer group of this number and name.
     Group { of: Incarnation, id: u32, name: String },
     /// There is no group of this number; its offsets go with it.
@@ -55,6 +58,8 @@ pub(crate) enum Record {
     Offset { of: Incarnation, partition: u32, who: ConsumerKey, offset: Option<u64> },
     /// All consumer offsets of that topic are gone.
     DropOffsets { of: Incarnation },
+    /// That topic has no partitions from this one on.
+    DropPartitions { of: Incarnation, from: u32 },
     /// The topic is gone.
     Forget { of: Incarnation },
     /// There is a token of this name; `hash` is the SHA-256 of the token in hexadecimal.

@@ -12,6 +12,14 @@ pub(crate) struct Stream {
     pub(crate) created_at_micros: u64,
 }
 
+/// A change of the name of a stream that has begun.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Renaming {
+    pub(super) name: String,
+    /// The store's number of the stream.
+    pub(super) of: u32,
+}
+
 /// A personal access token, without the token itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Token {
@@ -32,6 +40,7 @@ struct TopicState {
 pub(crate) struct Table {
     streams: BTreeMap<u32, Stream>,
     stream_ids: HashMap<String, u32>,
+    renaming: BTreeMap<u32, Renaming>,
     topics: HashMap<Incarnation, TopicState>,
     tokens: BTreeMap<String, Token>,
     password: Option<String>,
@@ -42,13 +51,13 @@ impl Table {
     pub(super) fn apply(&mut self, record: Record) {
         match record {
             Record::Stream { id, name, created_at_micros } => {
+                self.drop_stream(id);
                 self.stream_ids.insert(name.clone(), id);
                 self.streams.insert(id, Stream { id, name, created_at_micros });
             }
-            Record::DropStream { id } => {
-                if let Some(stream) = self.streams.remove(&id) {
-                    self.stream_ids.remove(&stream.name);
-                }
+            Record::DropStream { id } => self.drop_stream(id),
+            Record::Rename { id, name, of } => {
+                self.renaming.insert(id, Renaming { name, of });
             }
             Record::Group { of, id, name } => {
                 let topic = self.topics.entry(of).or_default();
@@ -67,6 +76,13 @@ impl Table {
                     topic.offsets.clear();
                 }
             }
+            Record::DropPartitions { of, from } => {
+                if let Some(topic) = self.topics.get_mut(&of) {
+                    let before = topic.offsets.len();
+                    topic.offsets.retain(|(partition, _), _| *partition < from);
+                    self.offsets -= before - topic.offsets.len();
+                }
+            }
             Record::Forget { of } => {
                 if let Some(topic) = self.topics.remove(&of) {
                     self.offsets -= topic.offsets.len();
@@ -79,6 +95,13 @@ impl Table {
             Record::DropToken { name } => {
                 self.tokens.remove(&name);
             }
+        }
+    }
+
+    fn drop_stream(&mut self, id: u32) {
+        self.renaming.remove(&id);
+        if let Some(stream) = self.streams.remove(&id) {
+            self.stream_ids.remove(&stream.name);
         }
     }
 
@@ -110,6 +133,12 @@ impl Table {
         }
     }
 
+    /// Streams whose new name was not settled.
+    pub(super) fn renaming(&self) -> Vec<(Stream, Renaming)> {
+        let with_stream = |(id, renaming): (&u32, &Renaming)| Some((self.streams.get(id)?.clone(), renaming.clone()));
+        self.renaming.iter().filter_map(with_stream).collect()
+    }
+
     /// Topics that have groups or offsets, or had some.
     pub(super) fn known(&self) -> HashSet<Incarnation> {
         self.topics.keys().copied().collect()
@@ -127,6 +156,11 @@ impl Table {
             name: stream.name.clone(),
             created_at_micros: stream.created_at_micros,
         });
+        let renaming = self.renaming.iter().map(|(id, Renaming { name, of })| Record::Rename {
+            id: *id,
+            name: name.clone(),
+            of: *of,
+        });
         let tokens = self.tokens.iter().map(|(name, token)| Record::Token {
             name: name.clone(),
             hash: token.hash.clone(),
@@ -134,7 +168,7 @@ impl Table {
         });
         let topics = self.topics.iter().flat_map(|(of, topic)| topic_records(*of, topic));
         let password = self.password.iter().map(|hash| Record::Password { hash: hash.clone() });
-        streams.chain(tokens).chain(password).chain(topics).map(|record| record.encode()).collect()
+        streams.chain(renaming).chain(tokens).chain(password).chain(topics).map(|record| record.encode()).collect()
     }
 
     /// All streams by number.

@@ -94,6 +94,42 @@ async fn one_snapshot_is_taken_at_a_time_and_a_failed_one_is_not_tried_again_at_
     assert!(!state.log.snapshot_due());
 }
 
+#[tokio::test]
+async fn a_change_of_a_name_that_was_interrupted_is_settled_by_what_the_store_has() {
+    for (is_done, expected) in [(false, "s"), (true, "new")] {
+        let store = MemoryStore::new();
+        let of = topic(&store, "t").await.stream_id();
+        let state = open(&store).await;
+        state.write(Record::Stream { id: 3, name: "s".to_owned(), created_at_micros: 5 }).await.unwrap();
+        state.write(Record::Rename { id: 3, name: "new".to_owned(), of }).await.unwrap();
+        state.snapshot().await;
+        if is_done {
+            store.rename_stream("s", "new").await.unwrap();
+        }
+        let again = open(&store.again()).await;
+        again.look(|table| {
+            let streams: Vec<_> = table.streams().map(|stream| (stream.id, stream.name.as_str())).collect();
+            assert_eq!((streams, table.renaming()), (vec![(3, expected)], Vec::new()));
+            assert_eq!(table.stream_named("s").is_some(), !is_done);
+        });
+    }
+}
+
+#[tokio::test]
+async fn a_partition_that_went_takes_its_offsets_along() {
+    let store = MemoryStore::new();
+    let of = Incarnation::of(&topic(&store, "t").await);
+    let state = open(&store).await;
+    let who = ConsumerKey::Number(1);
+    for partition in 0..2 {
+        let record = Record::Offset { of, partition, who: who.clone(), offset: Some(7) };
+        state.write(record).await.unwrap();
+    }
+    state.write(Record::DropPartitions { of, from: 1 }).await.unwrap();
+    let left = state.look(|table| (table.offset(of, 0, &who), table.offset(of, 1, &who), table.offsets_count()));
+    assert_eq!(left, (Some(7), None, 1));
+}
+
 #[test]
 fn the_smallest_free_number_is_given_to_a_stream() {
     let mut table = Table::default();
@@ -128,6 +164,8 @@ fn the_stored_form_of_every_record_stays_as_it_is() {
             r#"{"op":"group","of":{"s":1,"t":2,"c":3},"id":6,"name":"g"}"#,
         ),
         (Record::DropToken { name: "n".to_owned() }, r#"{"op":"drop_token","name":"n"}"#),
+        (Record::Rename { id: 1, name: "n".to_owned(), of: 2 }, r#"{"op":"rename","id":1,"name":"n","of":2}"#),
+        (Record::DropPartitions { of, from: 4 }, r#"{"op":"drop_partitions","of":{"s":1,"t":2,"c":3},"from":4}"#),
         (
             Record::Stream { id: 1, name: "n".to_owned(), created_at_micros: 2 },
             r#"{"op":"stream","id":1,"name":"n","created_at_micros":2}"#,

@@ -132,7 +132,7 @@ pub(super) fn set(topic: &TopicRef, configs: Configs) -> Record {
     bind(&place, topic, configs)
 }
 
-fn bind(place: &Place, topic: &TopicRef, configs: Configs) -> Record {
+pub(super) fn bind(place: &Place, topic: &TopicRef, configs: Configs) -> Record {
     Record::Set { stream: place.stream.clone(), topic: place.topic.clone(), of: topic.into(), configs }
 }
 

@@ -320,7 +320,7 @@ impl Inner {
         Ok(())
     }
 
-    fn replace(&self, infos: &[TopicInfo], log: &ConfigLog) {
+    pub(super) fn replace(&self, infos: &[TopicInfo], log: &ConfigLog) {
         let mut cache = Cache::default();
         for info in infos {
             let configs = self.configs(info, log);

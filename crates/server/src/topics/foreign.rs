@@ -82,7 +82,7 @@ impl TopicDirectory {
     }
 
     /// The topic as Kafka clients know it, if they do.
-    fn known(&self, topic: &TopicRef) -> Option<Arc<Topic>> {
+    pub(super) fn known(&self, topic: &TopicRef) -> Option<Arc<Topic>> {
         let Seen::As(name) = self.mapping().seen(topic.stream(), topic.topic()) else { return None };
         self.by_name(&name).filter(|known| known.store == *topic)
     }
@@ -111,7 +111,7 @@ pub(super) fn asked_of_store(rules: &ConfigRules, settings: &TopicSettings) -> B
 }
 
 /// The configs that lead to these settings. What is not set stays the operator's.
-fn configs_of(settings: &TopicSettings) -> BTreeMap<String, String> {
+pub(super) fn configs_of(settings: &TopicSettings) -> BTreeMap<String, String> {
     let millis = |time: Duration| time.as_micros().div_ceil(1_000).to_string();
     let unlimited = || "-1".to_owned();
     let persisted = settings.durability == Some(Durability::Always);
@@ -130,11 +130,11 @@ fn configs_of(settings: &TopicSettings) -> BTreeMap<String, String> {
     configs.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
 }
 
-fn missing(topic: &TopicRef) -> StoreError {
+pub(super) fn missing(topic: &TopicRef) -> StoreError {
     StoreError::NotFound { what: format!("topic {topic:?}") }
 }
 
-fn into_store(error: TopicError, topic: &TopicRef) -> StoreError {
+pub(super) fn into_store(error: TopicError, topic: &TopicRef) -> StoreError {
     match error {
         TopicError::Store(error) => error,
         TopicError::NotFound => missing(topic),

@@ -8,7 +8,7 @@
 //! - `changes`: the steps in which topics change, and why in that order
 //! - `alter`: changes of configs
 //! - `config_log`: what users set, kept in an internal topic
-//! - `foreign`: changes in the store's own terms, for another protocol
+//! - `foreign`: changes in the store's own terms, for another protocol; `taken`: those that Kafka does not have
 //! - [`error`]: why a change was refused
 //! - `fresh`: looking at stores on which others change topics too
 
@@ -23,6 +23,7 @@ mod fresh;
 pub mod ids;
 pub mod mapping;
 pub mod names;
+mod taken;
 mod topic;
 
 pub use configs::TopicConfig;
