@@ -19,6 +19,7 @@
 //! - `check`: [`check_data`], every checksum of a folder that is not in use
 //! - `repair`: [`repair_data`], which cuts damaged messages out
 //! - `partition`: appends, reads, flushes, recovery
+//! - `faults` (feature `faults`): a tail that a restart loses
 //! - `segment`, `format`, `index`, `scan`: one segment file and its bytes
 //! - `fs`: the file-system layer; `handles` and `pool` bound open files and reuse buffers
 //!
@@ -36,6 +37,8 @@ mod engine;
 mod env;
 mod facade;
 mod fault;
+#[cfg(feature = "faults")]
+pub mod faults;
 mod folder;
 mod format;
 mod fs;

@@ -10,11 +10,10 @@ use iggy::prelude::{
 };
 use iggy_common::{AutoLogin, Credentials, TcpClientConfig, TopicClient, TopicDetails};
 use milena_iggy_door::faults::{Fault, On};
-use milena_iggy_door::{Door, DoorConfig, DoorLimits, OffsetRules, Secret, TopicAdmin};
+use milena_iggy_door::{Door, OffsetRules};
 use milena_server::ServerConfig;
-use milena_server::memory::Memory;
 use milena_store::{PartitionRef, Store};
-use milena_store_embedded::EmbeddedConfig;
+use milena_store_embedded::faults::Saved;
 use milena_store_iggy::{IggyConfig, IggyStore, SecretString};
 use milena_testkit::iggy_server::{PASSWORD, USER};
 use milena_testkit::proxy::Observer;
@@ -27,6 +26,7 @@ use tempfile::TempDir;
 use tokio::sync::{Mutex as Turns, MutexGuard};
 
 use crate::kafka::topic_name;
+use crate::on_disk::open_door;
 
 pub(crate) const TOPIC: &str = "orders";
 
@@ -114,39 +114,9 @@ pub(crate) struct DoorServer {
 impl DoorServer {
     async fn start() -> Self {
         let folder = TempDir::with_prefix("milena-door-").unwrap();
-        let door = open_door(folder.path(), SocketAddr::from(([127, 0, 0, 1], 0))).await;
+        let door = open_door(folder.path(), SocketAddr::from(([127, 0, 0, 1], 0)), OffsetRules::Server).await;
         Self { address: door.address(), door: Mutex::new(Some(door)), folder }
     }
-}
-
-async fn open_door(folder: &Path, listen: SocketAddr) -> Door {
-    let embedded = EmbeddedConfig {
-        dir: Some(folder.to_owned()),
-        segment_bytes: 16 << 20,
-        maintenance_every: Some(Duration::from_millis(200)),
-        ..EmbeddedConfig::default()
-    };
-    // The one before it lets go of the folder when its last task has ended.
-    let started = Instant::now();
-    let store: Arc<dyn Store> = loop {
-        let embedded = embedded.clone();
-        match tokio::task::spawn_blocking(move || milena_store_embedded::open(&embedded)).await.unwrap() {
-            Ok(store) => break store,
-            Err(error) => assert!(started.elapsed() < SOON, "{error}"),
-        }
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    };
-    let config = DoorConfig {
-        listen,
-        advertised: None,
-        username: USER.to_owned(),
-        password: Some(Secret::new(PASSWORD)),
-        offset_rules: OffsetRules::Server,
-        instance_id: 0,
-        limits: DoorLimits::default(),
-    };
-    let admin: Arc<dyn TopicAdmin> = Arc::new(Arc::clone(&store));
-    Box::pin(Door::open(config, store, admin, Arc::new(Memory::new(256 << 20)))).await.unwrap()
 }
 
 pub(crate) struct Case {
@@ -254,11 +224,29 @@ impl Case {
     pub(crate) async fn bring_back(&self) {
         match &self.servers {
             Servers::Door(server) => {
-                let door = open_door(server.folder.path(), server.address).await;
+                let door = open_door(server.folder.path(), server.address, OffsetRules::Server).await;
                 *server.door.lock() = Some(door);
             }
             Servers::Real(servers) => tokio::task::block_in_place(|| servers.lock().restart(0)),
         }
+    }
+
+    /// What the store behind the door has on its disk of partition 0 of the topic.
+    pub(crate) fn save(&self) -> Saved {
+        Saved::of(self.folder(), &self.stream, TOPIC, 0).unwrap()
+    }
+
+    /// Restarts the door, with that on its disk: what it took later was not written when it died.
+    pub(crate) async fn restart_with(&self, saved: &Saved) {
+        self.take_away().await;
+        // The store lets go of the folder when its last task has ended.
+        eventually("the files are put back", async || saved.put_back(self.folder()).is_ok()).await;
+        self.bring_back().await;
+    }
+
+    fn folder(&self) -> &Path {
+        let Servers::Door(server) = &self.servers else { panic!("a real server has a folder of its own") };
+        server.folder.path()
     }
 
     /// Somebody who uses Iggy's SDK without a proxy and knows nothing of Kafka.

@@ -19,6 +19,8 @@ mod doubt;
 mod fetch;
 mod groups;
 mod kafka;
+#[path = "../common/on_disk.rs"]
+mod on_disk;
 mod produce;
 mod report;
 mod rolling;

@@ -8,14 +8,21 @@ use std::time::Duration;
 use iggy_binary_protocol::consensus::Operation;
 use iggy_binary_protocol::consensus::RequestHeader;
 use milena_records::client::Record;
+use milena_store::Store;
 use milena_testkit::proxy::{Mode, Observer};
+use milena_wire::kafka_protocol::messages::OffsetForLeaderEpochRequest;
+use milena_wire::kafka_protocol::messages::offset_for_leader_epoch_request::{
+    OffsetForLeaderPartition, OffsetForLeaderTopic,
+};
 use parking_lot::Mutex;
 
 use crate::case::{Case, Place, Setup, TOPIC, eventually};
 use crate::kafka::{
-    EARLIEST, LATEST, fetch, list, offset, plain, produce, produce_request, produce_to, produce_until_stored, read_all,
-    record, records_of, values_of,
+    EARLIEST, LATEST, Stamps, fetch, fetch_request, list, offset, plain, produce, produce_request, produce_to,
+    produce_until_stored, read_all, record, records_of, topic_name, values_of,
 };
+
+const FENCED_LEADER_EPOCH: i16 = 74;
 
 async fn b01_an_acknowledged_batch_is_where_its_answer_says(case: Case) {
     let mut client = case.raw().await;
@@ -207,3 +214,33 @@ shown!(b15_after_a_server_lost_acknowledged_records_their_offsets_are_out_of_ran
     iggy: |config| config.durability = milena_store_iggy::AckDurability::Fast,
     ..Setup::default()
 });
+
+async fn b15_after_a_restart_without_the_newest_records_the_epoch_rises_and_says_where_to_go_on(case: Case) {
+    let mut client = case.raw().await;
+    let producer = Stamps::new(&mut client).await;
+    for sequence in 0..3 {
+        assert_eq!(produce(&mut client, producer.batch(sequence, "kept")).await.base_offset, i64::from(sequence));
+    }
+    let saved = case.save();
+    for sequence in 3..6 {
+        assert_eq!(produce(&mut client, producer.batch(sequence, "lost")).await.base_offset, i64::from(sequence));
+    }
+    assert_eq!(fetch(&mut client, 0, 1_000).await.high_watermark, 6);
+    case.restart_with(&saved).await;
+    // The producer knows of nothing and goes on: what it sends gets the offset of a record that is gone.
+    assert_eq!(produce_until_stored(&mut client, &producer.batch(6, "new")).await, 3);
+    // A consumer that read all six in epoch 0 is fenced, asks where that ended, and goes on there.
+    let mut request = fetch_request(TOPIC, 0, 6, 0, 1 << 20);
+    request.topics[0].partitions[0].current_leader_epoch = 0;
+    let answer = client.request(12, &request).await;
+    assert_eq!(answer.responses[0].partitions[0].error_code, FENCED_LEADER_EPOCH);
+    let partition = OffsetForLeaderPartition::default().with_partition(0).with_current_leader_epoch(-1);
+    let topic = OffsetForLeaderTopic::default().with_topic(topic_name(TOPIC)).with_partitions(vec![partition]);
+    let request = OffsetForLeaderEpochRequest::default().with_replica_id((-1).into()).with_topics(vec![topic]);
+    let ended = client.request(4, &request).await.topics[0].partitions[0].clone();
+    assert_eq!((ended.error_code, ended.leader_epoch, ended.end_offset), (0, 0, 3));
+    let read = fetch(&mut client, 3, 1_000).await;
+    assert_eq!((read.error_code, read.high_watermark, values_of(&read)), (0, 4, vec!["new".to_owned()]));
+    assert_eq!(case.store.epochs(&case.at().await).current(), 1);
+}
+shown!(b15_after_a_restart_without_the_newest_records_the_epoch_rises_and_says_where_to_go_on in door);
