@@ -6,6 +6,7 @@
 //!
 //! A store without consumer offsets leaves no choice, and no record.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use milena_store::offsets::{ProbeRefusal, probe};
@@ -104,6 +105,12 @@ const PROBE_TOPIC: &str = "offset-probe";
 /// First byte of a record. A version that is not known is an error at start.
 const VERSION: u8 = 1;
 
+/// First byte of names of groups.
+const GROUPS_VERSION: u8 = 2;
+
+/// Names of groups in one record, of at most 255 bytes each.
+const GROUPS_PER_RECORD: usize = 500;
+
 /// Attempts to write the record while other gateways start.
 const ROUNDS_MAX: usize = 8;
 
@@ -125,39 +132,79 @@ impl Record {
     pub(super) fn at(storage: Kept) -> Self {
         Self { storage, moving_to: None, left_in: None }
     }
+
+    fn is_settled(self) -> bool {
+        self.moving_to.is_none() && self.left_in.is_none()
+    }
+}
+
+/// What a record of the log says.
+#[derive(Debug, PartialEq, Eq)]
+enum Said {
+    Place(Record),
+    /// Groups that a move has to do with, beside those that were named since the last place without a move.
+    Groups(Vec<String>),
 }
 
 /// The record and its log.
 pub(super) struct RecordLog {
     log: StateLog,
     pub(super) record: Option<Record>,
+    /// Groups whose consumer offsets a move that is not over found or wrote: those that are ours to clear away.
+    pub(super) moved: BTreeSet<String>,
 }
 
 impl RecordLog {
     pub(super) async fn open(store: &Arc<dyn Store>, writer: u16) -> Result<Self, StoreError> {
-        let (mut record, mut broken) = (None, None);
+        let (mut record, mut moved, mut broken) = (None, BTreeSet::new(), None);
         let options = StateLogOptions { writer: u64::from(writer), ..StateLogOptions::default() };
         let log = open_log(Arc::clone(store), TOPIC, options, |event| match event {
-            StateEvent::Reset => record = None,
+            StateEvent::Reset => (record, moved) = (None, BTreeSet::new()),
             StateEvent::Record(bytes) => match decode(bytes) {
-                Ok(read) => record = Some(read),
+                Ok(Said::Place(read)) => {
+                    if read.is_settled() {
+                        moved.clear();
+                    }
+                    record = Some(read);
+                }
+                Ok(Said::Groups(groups)) => moved.extend(groups),
                 Err(error) => broken = broken.take().or(Some(error)),
             },
         })
         .await?;
         match broken {
             Some(error) => Err(error),
-            None => Ok(Self { log, record }),
+            None => Ok(Self { log, record, moved }),
         }
     }
 
     /// Writes the record down. False when another gateway wrote in between, and the log has to be opened again.
     pub(super) async fn write(&mut self, record: Record) -> Result<bool, StoreError> {
-        match answered("the record of where offsets are kept", self.log.append(encode(record)?)).await {
-            Ok(()) => {
-                self.record = Some(record);
-                Ok(true)
+        let written = self.append(encode(record)?).await?;
+        if written {
+            self.record = Some(record);
+            if record.is_settled() {
+                self.moved.clear();
             }
+        }
+        Ok(written)
+    }
+
+    /// Writes down which groups a move has to do with, before it touches them. False as for [`Self::write`].
+    pub(super) async fn name(&mut self, groups: BTreeSet<String>) -> Result<bool, StoreError> {
+        let new: Vec<String> = groups.into_iter().filter(|group| !self.moved.contains(group)).collect();
+        for groups in new.chunks(GROUPS_PER_RECORD) {
+            if !self.append(encode_groups(groups)?).await? {
+                return Ok(false);
+            }
+        }
+        self.moved.extend(new);
+        Ok(true)
+    }
+
+    async fn append(&self, bytes: Vec<u8>) -> Result<bool, StoreError> {
+        match answered("the record of where offsets are kept", self.log.append(bytes)).await {
+            Ok(()) => Ok(true),
             Err(_) if self.log.is_overtaken().await => Ok(false),
             Err(error) => Err(error),
         }
@@ -165,16 +212,26 @@ impl RecordLog {
 }
 
 fn encode(record: Record) -> Result<Vec<u8>, StoreError> {
-    let mut bytes = vec![VERSION];
-    serde_json::to_writer(&mut bytes, &record).map_err(|error| broken(&error.to_string()))?;
+    json(VERSION, &record)
+}
+
+fn encode_groups(groups: &[String]) -> Result<Vec<u8>, StoreError> {
+    json(GROUPS_VERSION, groups)
+}
+
+fn json(version: u8, value: &(impl Serialize + ?Sized)) -> Result<Vec<u8>, StoreError> {
+    let mut bytes = vec![version];
+    serde_json::to_writer(&mut bytes, value).map_err(|error| broken(&error.to_string()))?;
     Ok(bytes)
 }
 
-fn decode(bytes: &[u8]) -> Result<Record, StoreError> {
-    match bytes.split_first() {
-        Some((&VERSION, json)) => serde_json::from_slice(json).map_err(|error| broken(&error.to_string())),
-        _ => Err(broken("it is of another version")),
-    }
+fn decode(bytes: &[u8]) -> Result<Said, StoreError> {
+    let said = match bytes.split_first() {
+        Some((&VERSION, json)) => serde_json::from_slice(json).map(Said::Place),
+        Some((&GROUPS_VERSION, json)) => serde_json::from_slice(json).map(Said::Groups),
+        _ => return Err(broken("it is of another version")),
+    };
+    said.map_err(|error| broken(&error.to_string()))
 }
 
 fn broken(why: &str) -> StoreError {
@@ -288,9 +345,14 @@ mod tests {
         assert_eq!(encode(moving).unwrap(), b"\x01{\"storage\":\"consumer-offsets\",\"moving_to\":\"topic\"}");
         assert_eq!(encode(moved).unwrap(), b"\x01{\"storage\":\"topic\",\"left_in\":\"consumer-offsets\"}");
         for record in [kept, moving, moved] {
-            assert_eq!(decode(&encode(record).unwrap()), Ok(record));
+            assert_eq!(decode(&encode(record).unwrap()), Ok(Said::Place(record)));
         }
-        for bytes in [&b""[..], b"\x02{\"storage\":\"topic\"}", b"\x01{\"storage\":\"elsewhere\"}", b"\x01{}"] {
+        let groups = vec!["a".to_owned(), "b\"".to_owned()];
+        assert_eq!(encode_groups(&groups).unwrap(), b"\x02[\"a\",\"b\\\"\"]");
+        assert_eq!(decode(&encode_groups(&groups).unwrap()), Ok(Said::Groups(groups)));
+        for bytes in
+            [&b""[..], b"\x02{\"storage\":\"topic\"}", b"\x03[]", b"\x01{\"storage\":\"elsewhere\"}", b"\x01{}"]
+        {
             assert!(matches!(decode(bytes), Err(StoreError::Broken { .. })), "{bytes:?}");
         }
     }

@@ -4,7 +4,8 @@
 //!
 //! 1. It joins the gateways of the store as one that coordinates, and ends when another one is there.
 //! 2. It writes down that a move is under way. No server starts from then on, and who started before is among the gateways.
-//! 3. It copies into an emptied target, reads the target, and compares.
+//! 3. It writes down which groups it moves, copies them into a target without offsets of theirs, reads the target, and
+//!    compares.
 //! 4. It reads the source again: what changed meanwhile was written by a server that should not run.
 //! 5. It writes the new place down, and that the old one is to be cleared, and only then clears it.
 //!
@@ -140,8 +141,11 @@ async fn run(
     note(&mut log, Record { moving_to: Some(to), left_in: record.left_in, ..Record::at(from) }).await?;
     // Who joins from here on finds the move, and who had joined is known after this.
     alone.confirm().await?;
-    places.write(to, &source).await?;
-    if places.read(to).await?.rows != source.rows {
+    if !log.name(source.groups()).await? {
+        return Err(MigrateError::Changed);
+    }
+    places.write(to, &source, &log.moved).await?;
+    if !places.holds(to, &source, &log.moved).await? {
         return Err(MigrateError::Different);
     }
     alone.confirm().await?;
@@ -156,12 +160,12 @@ async fn run(
     Ok(summary(&source, to))
 }
 
-/// Clears what a move left in the other place, as the record says. Where it says nothing, what is there is not of these
-/// gateways: others in front of the same topics may keep their offsets there.
+/// Clears what a move left in the other place, as the log says. What it does not name is not of these gateways: others in
+/// front of the same topics may keep their offsets there.
 async fn clear(log: &mut RecordLog, places: &Places<'_>) -> Result<(), MigrateError> {
     let Some(record) = log.record else { return Ok(()) };
     if let Some(left_in) = record.left_in {
-        places.clear(left_in).await?;
+        places.clear(left_in, &log.moved).await?;
         note(log, Record::at(record.storage)).await?;
     }
     Ok(())
@@ -174,7 +178,7 @@ async fn note(log: &mut RecordLog, record: Record) -> Result<(), MigrateError> {
 fn summary(source: &Offsets, to: Kept) -> Migrated {
     let bare = to == Kept::ConsumerOffsets;
     Migrated {
-        groups: source.groups(),
+        groups: source.groups().len(),
         offsets: source.rows.values().map(std::collections::BTreeMap::len).sum(),
         given_up: source.unfit,
         bare: if bare { source.with_text } else { 0 },

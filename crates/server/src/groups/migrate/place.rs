@@ -43,8 +43,8 @@ pub(super) struct Offsets {
 }
 
 impl Offsets {
-    pub(super) fn groups(&self) -> usize {
-        self.rows.keys().map(|(group, _)| group).collect::<BTreeSet<_>>().len()
+    pub(super) fn groups(&self) -> BTreeSet<String> {
+        self.rows.keys().map(|(group, _)| group.to_string()).collect()
     }
 }
 
@@ -67,29 +67,49 @@ impl Places<'_> {
     pub(super) async fn read(&self, place: Kept) -> Result<Offsets, MigrateError> {
         match place {
             Kept::Topic => Ok(self.read_log().await?),
-            Kept::ConsumerOffsets => Ok(Offsets { rows: self.read_store().await?, ..Offsets::default() }),
+            Kept::ConsumerOffsets => Ok(Offsets { rows: self.read_store(None).await?, ..Offsets::default() }),
         }
     }
 
-    /// Makes a place hold these offsets and no others.
-    pub(super) async fn write(&self, place: Kept, offsets: &Offsets) -> Result<(), MigrateError> {
+    /// Makes a place hold these offsets, and of the groups `ours` no others. Other gateways in front of the same topics may
+    /// have groups beside them in the store.
+    pub(super) async fn write(
+        &self,
+        place: Kept,
+        offsets: &Offsets,
+        ours: &BTreeSet<String>,
+    ) -> Result<(), MigrateError> {
         match place {
             Kept::Topic => self.write_log(&offsets.rows).await,
             Kept::ConsumerOffsets => {
-                self.clear(place).await?;
+                self.clear(place, ours).await?;
                 Ok(self.write_store(&offsets.rows).await?)
             }
         }
     }
 
-    /// Clears consumer offsets away, which would hold back retention. The log stays as it is; nobody reads it, and the next
-    /// move to it replaces all that it holds.
-    pub(super) async fn clear(&self, place: Kept) -> Result<(), StoreError> {
+    /// Whether a place holds these offsets, and of the groups `ours` no others.
+    pub(super) async fn holds(
+        &self,
+        place: Kept,
+        offsets: &Offsets,
+        ours: &BTreeSet<String>,
+    ) -> Result<bool, MigrateError> {
+        let rows = match place {
+            Kept::Topic => self.read_log().await?.rows,
+            Kept::ConsumerOffsets => self.read_store(Some(ours)).await?,
+        };
+        Ok(rows == offsets.rows)
+    }
+
+    /// Clears consumer offsets of groups away, which would hold back retention. The log stays as it is; nobody reads it, and
+    /// the next move to it replaces all that it holds.
+    pub(super) async fn clear(&self, place: Kept, ours: &BTreeSet<String>) -> Result<(), StoreError> {
         if place == Kept::Topic {
             return Ok(());
         }
         let offsets = self.offsets()?;
-        for (topic, groups) in self.stored_groups().await? {
+        for (topic, groups) in self.stored_groups(Some(ours)).await? {
             for group in groups {
                 offsets.delete_group(&topic.store, &stored_name(&group)).await?;
             }
@@ -159,9 +179,9 @@ impl Places<'_> {
         Ok(log.snapshot(records).await?)
     }
 
-    async fn read_store(&self) -> Result<Rows, StoreError> {
+    async fn read_store(&self, of: Option<&BTreeSet<String>>) -> Result<Rows, StoreError> {
         let mut rows = Rows::new();
-        for (topic, groups) in self.stored_groups().await? {
+        for (topic, groups) in self.stored_groups(of).await? {
             for group in groups {
                 let name = stored_name(&group);
                 let loads = (0..topic.partitions).map(|partition| {
@@ -205,14 +225,14 @@ impl Places<'_> {
         stream::iter(writes).buffer_unordered(CALLS_AT_ONCE).try_collect().await
     }
 
-    /// The Kafka groups that each topic has.
-    async fn stored_groups(&self) -> Result<Vec<(Arc<Topic>, Vec<String>)>, StoreError> {
+    /// The Kafka groups that each topic has; of those named, or all.
+    async fn stored_groups(&self, of: Option<&BTreeSet<String>>) -> Result<Vec<(Arc<Topic>, Vec<String>)>, StoreError> {
         let offsets = self.offsets()?;
         let mut found = Vec::new();
         for topic in self.topics.list().into_iter().filter(|topic| !topic.internal) {
             let groups = offsets.groups(&topic.store).await?;
-            let ours = groups.iter().filter_map(|name| name.strip_prefix(GROUP_PREFIX)).map(str::to_owned);
-            found.push((topic, ours.collect()));
+            let kafka = groups.iter().filter_map(|name| name.strip_prefix(GROUP_PREFIX)).map(str::to_owned);
+            found.push((topic, kafka.filter(|name| of.is_none_or(|of| of.contains(name))).collect()));
         }
         Ok(found)
     }

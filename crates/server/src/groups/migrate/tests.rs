@@ -138,6 +138,43 @@ async fn where_no_move_left_offsets_in_the_store_those_of_others_stay() {
     assert_eq!(groups_in_store(&store).await, ["kafka.cg.theirs"]);
 }
 
+#[tokio::test]
+async fn a_move_to_the_store_leaves_the_groups_of_others_there() {
+    let store = filled(OffsetStorage::Topic).await;
+    others_have_some(&store).await;
+    assert_eq!(moved(&store, Kept::ConsumerOffsets).await.unwrap().offsets, 4);
+    assert_eq!(groups_in_store(&store).await, ["kafka.cg.g", "kafka.cg.h", "kafka.cg.theirs"]);
+    let topic = store.topic("kafka", "t").await.unwrap().unwrap().topic;
+    assert_eq!(store.load(&topic.partition(0), "kafka.cg.theirs").await.unwrap(), Some(3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_move_that_was_called_off_or_begun_again_clears_what_it_wrote_and_not_what_others_have() {
+    for call_off in [true, false] {
+        let store = filled(OffsetStorage::Topic).await;
+        others_have_some(&store).await;
+        // Killed while it writes.
+        (0..20).for_each(|_| store.plan_offsets(None));
+        store.plan_offsets(OffsetFault::Hangs);
+        assert!(timeout(Duration::from_millis(100), moved(&store, Kept::ConsumerOffsets)).await.is_err());
+        store.forget_offset_faults();
+        let begun = groups_in_store(&store).await;
+        assert!(begun.len() > 1, "{begun:?}");
+        if call_off {
+            assert!(moved(&store, Kept::Topic).await.unwrap().was_there);
+            assert_eq!(groups_in_store(&store).await, ["kafka.cg.theirs"]);
+        } else {
+            // A group of the first attempt that is not there any more, as where nobody can tell that a server runs.
+            let mut log = RecordLog::open(&shared(&store), 0).await.unwrap();
+            assert!(log.name(["gone".to_owned()].into()).await.unwrap());
+            let topic = store.topic("kafka", "t").await.unwrap().unwrap().topic;
+            store.create_group(&topic, "kafka.cg.gone").await.unwrap();
+            assert_eq!(moved(&store, Kept::ConsumerOffsets).await.unwrap().offsets, 4);
+            assert_eq!(groups_in_store(&store).await, ["kafka.cg.g", "kafka.cg.h", "kafka.cg.theirs"]);
+        }
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_move_that_is_killed_at_any_call_to_the_store_loses_nothing_and_is_finished_or_called_off_by_another_run() {
     let plan = |store: &MemoryStore, calls: usize| {
