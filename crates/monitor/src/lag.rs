@@ -10,6 +10,7 @@ use std::time::Instant;
 use futures_util::stream::{self, StreamExt};
 use milena_groups::{TopicId, Walk};
 use milena_server::Broker;
+use milena_server::groups::Stored;
 use milena_server::groups::topics::incarnation;
 use milena_server::topics::Topic;
 use milena_store::PartitionRef;
@@ -27,8 +28,12 @@ pub(crate) struct Lag {
     pub(crate) groups: Vec<GroupLag>,
     /// Series that were left out because there would be too many.
     pub(crate) beyond_limit: u64,
-    /// Partitions of groups whose end the store did not tell in time.
+    /// Partitions of groups whose end the store did not tell in time, and groups whose offsets it did not.
     pub(crate) unknown: u64,
+    /// Groups with offsets, where the store keeps the offsets and was asked.
+    pub(crate) stored_groups: Option<u64>,
+    /// Offsets of all of them, when all were read.
+    pub(crate) stored_offsets: Option<u64>,
 }
 
 /// The lag of one group.
@@ -53,16 +58,11 @@ pub(crate) async fn measure(broker: &Broker, detail: LagDetail, series_max: usiz
     if detail == LagDetail::Off {
         return Lag::default();
     }
+    if broker.groups.is_external() {
+        return measure_stored(broker, detail, series_max).await;
+    }
     let groups = broker.groups.usage().groups_with_offsets;
-    let sums = groups.min(series_max);
-    let mut measuring = Measuring {
-        broker,
-        ends: Ends::new(broker),
-        sums,
-        // Every group has its sum; partitions get the room that is left.
-        partitions: if detail == LagDetail::Partition { Some(series_max - sums) } else { None },
-        lag: Lag { beyond_limit: (groups - sums) as u64, ..Lag::default() },
-    };
+    let mut measuring = Measuring::new(broker, detail, series_max, groups);
     let mut walk = Walk::default();
     while !walk.is_over() && measuring.sums > 0 {
         for (at, group) in broker.groups.with_offsets(&mut walk).into_iter().enumerate() {
@@ -77,6 +77,30 @@ pub(crate) async fn measure(broker: &Broker, detail: LagDetail, series_max: usiz
     measuring.lag
 }
 
+/// The same where the store keeps the offsets: they are read for the page, group by group while there is time.
+async fn measure_stored(broker: &Broker, detail: LagDetail, series_max: usize) -> Lag {
+    let deadline = Ends::new(broker).deadline.into();
+    let Ok(Ok(groups)) = timeout_at(deadline, broker.groups.stored_groups()).await else { return Lag::default() };
+    let mut measuring = Measuring::new(broker, detail, series_max, groups.len());
+    let (all, mut offsets) = (groups.len(), Some(0));
+    for (group, topics) in groups {
+        if measuring.sums == 0 {
+            offsets = None;
+            break;
+        }
+        let Ok(Ok(stored)) = timeout_at(deadline, broker.groups.stored_of(&group, topics)).await else {
+            measuring.lag.unknown += 1;
+            measuring.sums -= 1;
+            offsets = None;
+            continue;
+        };
+        let rows: Vec<Row> = stored.iter().flat_map(Row::of_stored).collect();
+        offsets = offsets.map(|offsets| offsets + rows.len() as u64);
+        measuring.rows(Arc::from(group), &rows).await;
+    }
+    Lag { stored_groups: Some(all as u64), stored_offsets: offsets, ..measuring.lag }
+}
+
 struct Measuring<'a> {
     broker: &'a Broker,
     ends: Ends<'a>,
@@ -87,13 +111,29 @@ struct Measuring<'a> {
     lag: Lag,
 }
 
-impl Measuring<'_> {
+impl<'a> Measuring<'a> {
+    fn new(broker: &'a Broker, detail: LagDetail, series_max: usize, groups: usize) -> Self {
+        let sums = groups.min(series_max);
+        Self {
+            broker,
+            ends: Ends::new(broker),
+            sums,
+            // Every group has its sum; partitions get the room that is left.
+            partitions: if detail == LagDetail::Partition { Some(series_max - sums) } else { None },
+            lag: Lag { beyond_limit: (groups - sums) as u64, ..Lag::default() },
+        }
+    }
+
     async fn group(&mut self, group: Arc<str>) {
         let rows = committed(self.broker, &group);
+        self.rows(group, &rows).await;
+    }
+
+    async fn rows(&mut self, group: Arc<str>, rows: &[Row]) {
         if rows.is_empty() {
             return;
         }
-        self.ends.learn(&rows).await;
+        self.ends.learn(rows).await;
         let known: Vec<(&Row, u64)> = rows.iter().filter_map(|row| Some((row, self.ends.lag(row)?))).collect();
         self.lag.unknown += (rows.len() - known.len()) as u64;
         let sum = (known.len() == rows.len()).then(|| known.iter().map(|(_, lag)| *lag).fold(0, u64::saturating_add));
@@ -121,6 +161,15 @@ struct Row {
 }
 
 impl Row {
+    /// What a group has of one topic.
+    fn of_stored(stored: &Stored) -> impl Iterator<Item = Self> + '_ {
+        let topic = &stored.topic;
+        stored.offsets.iter().filter_map(move |(partition, offset)| {
+            let (partition, committed) = (u32::try_from(*partition).ok()?, u64::try_from(*offset).ok()?);
+            Some(Self { at: topic.store.partition(partition), topic: Arc::clone(topic), committed })
+        })
+    }
+
     fn told(&self, lag: u64) -> PartitionLag {
         PartitionLag { topic: Arc::clone(&self.topic.name), partition: self.at.partition.to_string(), lag }
     }

@@ -19,7 +19,8 @@ use std::time::Duration;
 use groups_kit::{Member, builder, codes, commits, create, group, join_request, server, text};
 use kit::{scrape, until, watch, watch_with};
 use milena_monitor::{LagDetail, MonitorSettings};
-use milena_store::testing::{Fault, MemoryStore};
+use milena_server::groups::OffsetStorage;
+use milena_store::testing::{Fault, MemoryStore, OffsetFault, OffsetRules};
 use milena_testkit::{RawClient, TestServer};
 use milena_wire::kafka_protocol::messages::leave_group_request::MemberIdentity;
 use milena_wire::kafka_protocol::messages::{DeleteTopicsRequest, LeaveGroupRequest};
@@ -160,6 +161,35 @@ async fn lag_is_the_end_less_the_committed_offset_and_where_nothing_is_committed
     assert_eq!((lag("g", "0"), lag("g", "1"), lag("g", "2")), (Some(6.0), Some(0.0), None));
     assert_eq!(lag("h", "2"), Some(0.0), "a commit beyond the end is not behind");
     assert_eq!((now.value(SUM, &[("group", "g")]), now.value(SUM, &[("group", "h")])), (6.0, 0.0));
+}
+
+#[tokio::test]
+async fn lag_and_numbers_of_offsets_are_told_where_the_store_keeps_the_offsets_too() {
+    let memory = MemoryStore::with_offsets(OffsetRules::Free);
+    let storage = |config: &mut milena_server::ServerConfig| config.offset_storage = OffsetStorage::ConsumerOffsets;
+    let server = builder().memory(memory.clone()).config(storage).start().await;
+    let monitor = watch(&server).await;
+    let mut client = server.client().await;
+    create(&mut client, "t", 3).await;
+    create(&mut client, "u", 1).await;
+    append(&server, "t", 0, 10).await;
+    append(&server, "u", 0, 5).await;
+    commit_for(&mut client, "g", "t", &[(0, 4), (1, 5)]).await;
+    commit_for(&mut client, "g", "u", &[(0, 3)]).await;
+    commit_for(&mut client, "h", "t", &[(0, 0)]).await;
+    let now = scrape(&monitor).await;
+    let lag = |group, topic, partition| now.find(LAG, &[("group", group), ("topic", topic), ("partition", partition)]);
+    assert_eq!((lag("g", "t", "0"), lag("g", "t", "1"), lag("g", "t", "2")), (Some(6.0), Some(0.0), None));
+    assert_eq!((lag("g", "u", "0"), lag("h", "t", "0")), (Some(2.0), Some(10.0)));
+    assert_eq!((now.value(SUM, &[("group", "g")]), now.value(SUM, &[("group", "h")])), (8.0, 10.0));
+    assert_eq!((now.value("milena_offsets", &[]), now.value("milena_groups_with_offsets", &[])), (4.0, 2.0));
+
+    // One call for each topic, then those of group g: the first of them fails.
+    (0..2).for_each(|_| memory.plan_offsets(None));
+    memory.plan_offsets(OffsetFault::Busy);
+    let now = scrape(&monitor).await;
+    assert_eq!((now.find(SUM, &[("group", "g")]), now.find("milena_offsets", &[])), (None, None));
+    assert_eq!((now.value("milena_group_lag_unknown", &[]), now.value(SUM, &[("group", "h")])), (1.0, 10.0));
 }
 
 #[tokio::test]

@@ -12,9 +12,9 @@ use crate::writer::{Families, NANOS, ONES};
 const STATES: [GroupState; 4] =
     [GroupState::Empty, GroupState::PreparingRebalance, GroupState::CompletingRebalance, GroupState::Stable];
 
-pub(super) fn write(broker: &Broker, families: &mut Families<'_>) -> fmt::Result {
+pub(super) fn write(broker: &Broker, lag: &Lag, families: &mut Families<'_>) -> fmt::Result {
     write_members(broker, families)?;
-    write_commits(broker, families)?;
+    write_commits(broker, lag, families)?;
     write_log(broker, families)
 }
 
@@ -76,7 +76,7 @@ fn write_members(broker: &Broker, families: &mut Families<'_>) -> fmt::Result {
     )
 }
 
-fn write_commits(broker: &Broker, families: &mut Families<'_>) -> fmt::Result {
+fn write_commits(broker: &Broker, lag: &Lag, families: &mut Families<'_>) -> fmt::Result {
     let metrics = &broker.metrics.groups;
     let usage = broker.groups.usage();
     families.counter("milena_offset_commits_total", "OffsetCommit requests.", metrics.commits.get())?;
@@ -93,12 +93,22 @@ fn write_commits(broker: &Broker, families: &mut Families<'_>) -> fmt::Result {
             ([("result", "refused")], metrics.partitions_refused.get()),
         ],
     )?;
-    families.gauge("milena_offsets", "Committed offsets.", usage.offsets as u64)?;
-    families.gauge(
-        "milena_groups_with_offsets",
-        "Groups that have committed offsets, with members or without.",
-        usage.groups_with_offsets as u64,
-    )?;
+    // What the store keeps is told as far as it was read for this page.
+    let (offsets, groups) = if broker.groups.is_external() {
+        (lag.stored_offsets, lag.stored_groups)
+    } else {
+        (Some(usage.offsets as u64), Some(usage.groups_with_offsets as u64))
+    };
+    if let Some(offsets) = offsets {
+        families.gauge("milena_offsets", "Committed offsets.", offsets)?;
+    }
+    if let Some(groups) = groups {
+        families.gauge(
+            "milena_groups_with_offsets",
+            "Groups that have committed offsets, with members or without.",
+            groups,
+        )?;
+    }
     families.counter(
         "milena_offsets_expired_total",
         "Committed offsets that were let go because they were too old.",
@@ -175,7 +185,7 @@ pub(super) fn write_lag(lag: &Lag, families: &mut Families<'_>) -> fmt::Result {
     )?;
     families.gauge(
         "milena_group_lag_unknown",
-        "Committed partitions whose end the store did not tell in time.",
+        "Committed partitions whose end, and groups whose offsets, the store did not tell in time.",
         lag.unknown,
     )
 }

@@ -21,7 +21,7 @@ pub(crate) fn write(now: &Now, families: &mut Families<'_>) -> fmt::Result {
     requests::write(broker, families)?;
     data::write(broker, families)?;
     store::write(broker, families)?;
-    groups::write(broker, families)?;
+    groups::write(broker, &now.lag, families)?;
     groups::write_lag(&now.lag, families)?;
     let Some(door) = now.watched.door.get() else { return Ok(()) };
     door.look(|metrics, connections| iggy::write(metrics, connections, families)).unwrap_or(Ok(()))

@@ -1,5 +1,6 @@
 //! What the service does where the store keeps the offsets.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use milena_groups::{GroupError, GroupState};
@@ -11,7 +12,7 @@ use super::shared::Shared;
 use super::{GroupService, Held, Stored, appender, timers};
 use crate::config::ServerConfig;
 use crate::metrics::GroupMetrics;
-use crate::topics::TopicDirectory;
+use crate::topics::{Topic, TopicDirectory};
 
 impl GroupService {
     /// As [`GroupService::open`], with offsets that the store keeps by itself. There is nothing to load.
@@ -67,6 +68,24 @@ impl GroupService {
         self.check_here(group)?;
         self.check_length(group)?;
         self.external()?.load_group(group).await
+    }
+
+    /// The groups whose offsets the store keeps, each with the topics that it has some of, at the cost of a question for each
+    /// topic.
+    ///
+    /// # Errors
+    /// When the store does not say, and when groups are coordinated elsewhere.
+    pub async fn stored_groups(&self) -> Result<BTreeMap<String, Vec<Arc<Topic>>>, GroupError> {
+        self.external()?.held_topics().await
+    }
+
+    /// Offsets that the store keeps of a group, of those topics, at the cost of a question for each partition.
+    ///
+    /// # Errors
+    /// As [`GroupService::stored`].
+    pub async fn stored_of(&self, group: &str, topics: Vec<Arc<Topic>>) -> Result<Vec<Stored>, GroupError> {
+        self.check_here(group)?;
+        self.external()?.load_topics(group, topics).await
     }
 
     fn external(&self) -> Result<&External, GroupError> {

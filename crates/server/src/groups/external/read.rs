@@ -1,6 +1,6 @@
 //! Reading: offsets of a group, and which groups have some.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use futures_util::stream::{self, StreamExt, TryStreamExt};
@@ -40,17 +40,27 @@ impl External {
     pub(in crate::groups) async fn load_group(&self, group: &str) -> Result<Vec<Stored>, GroupError> {
         self.check_serving()?;
         within(Instant::now() + ADMIN_WAIT, async {
-            let mut found = Vec::new();
-            for topic in self.topics_of(&stored_name(group)).await? {
-                let partitions = (0..topic.partitions).map(|partition| topic.store.partition(partition)).collect();
-                let loaded = self.load_all(group, partitions).await?;
-                let offsets = (0..).zip(loaded).filter_map(|(partition, offset)| Some((partition, offset?))).collect();
-                found.push(Stored { topic, offsets });
-            }
-            found.retain(|stored: &Stored| !stored.offsets.is_empty());
-            Ok(found)
+            let topics = self.topics_of(&stored_name(group)).await?;
+            self.load_topics(group, topics).await
         })
         .await
+    }
+
+    /// What a group has of those topics, without those that it has nothing of.
+    pub(in crate::groups) async fn load_topics(
+        &self,
+        group: &str,
+        topics: Vec<Arc<Topic>>,
+    ) -> Result<Vec<Stored>, GroupError> {
+        let mut found = Vec::new();
+        for topic in topics {
+            let partitions = (0..topic.partitions).map(|partition| topic.store.partition(partition)).collect();
+            let loaded = self.load_all(group, partitions).await?;
+            let offsets = (0..).zip(loaded).filter_map(|(partition, offset)| Some((partition, offset?))).collect();
+            found.push(Stored { topic, offsets });
+        }
+        found.retain(|stored| !stored.offsets.is_empty());
+        Ok(found)
     }
 
     fn check_serving(&self) -> Result<(), GroupError> {
@@ -87,10 +97,22 @@ impl External {
 
     /// Kafka groups that have offsets of some topic.
     pub(super) async fn held(&self) -> Result<BTreeSet<String>, GroupError> {
+        Ok(self.held_topics().await?.into_keys().collect())
+    }
+
+    /// Kafka groups that have offsets, each with the topics that it has some of.
+    pub(in crate::groups) async fn held_topics(&self) -> Result<BTreeMap<String, Vec<Arc<Topic>>>, GroupError> {
         self.check_serving()?;
         let found = self.each_topic(|port, topic| async move { port.offsets()?.groups(&topic.store).await }).await?;
-        let names = found.into_iter().flat_map(|(_, names)| names.unwrap_or_default());
-        Ok(names.filter_map(|name| name.strip_prefix(GROUP_PREFIX).map(str::to_owned)).collect())
+        let mut held = BTreeMap::<String, Vec<Arc<Topic>>>::new();
+        for (topic, names) in found {
+            for name in names.unwrap_or_default() {
+                if let Some(group) = name.strip_prefix(GROUP_PREFIX) {
+                    held.entry(group.to_owned()).or_default().push(Arc::clone(&topic));
+                }
+            }
+        }
+        Ok(held)
     }
 
     /// Asks something about each topic that has a Kafka name; `None` for one that is gone.
