@@ -200,8 +200,22 @@ fn a_group_goes_on_and_keeps_its_commits_when_the_iggy_server_behind_is_killed()
 #[cfg(feature = "iggy")]
 #[test]
 fn a_group_of_two_gateways_goes_on_at_the_other_one_when_its_coordinator_is_killed() {
-    let iggy = milena_testkit::DoorChild::start(run::MILENA);
-    let gateway = |number: u16| run::builder().over(&iggy).args(["--set", &format!("instance_id={number}")]).start();
+    goes_on_at_the_other_gateway(&milena_testkit::DoorChild::start(run::MILENA), "topic");
+}
+
+#[cfg(feature = "iggy")]
+#[test]
+fn a_group_whose_offsets_are_consumer_offsets_goes_on_at_the_other_gateway_when_its_coordinator_is_killed() {
+    goes_on_at_the_other_gateway(&milena_testkit::DoorChild::with_free_offsets(run::MILENA), "consumer-offsets");
+}
+
+/// Three members of one group over two gateways, of which the one that coordinates is killed under load.
+#[cfg(feature = "iggy")]
+fn goes_on_at_the_other_gateway(iggy: &milena_testkit::DoorChild, storage: &str) {
+    let gateway = |number: u16| {
+        let sets = ["--set", &format!("instance_id={number}"), "--set", &format!("offset_storage={storage}")];
+        run::builder().over(iggy).args(sets).start()
+    };
     let mut gateways = [gateway(1), gateway(2)];
     let bootstrap = format!("{},{}", gateways[0].bootstrap(), gateways[1].bootstrap());
     let mut run = Run::at(&bootstrap, "between", "cooperative-sticky", Commit::Sync, SESSION * 2);
