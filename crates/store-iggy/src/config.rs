@@ -65,6 +65,8 @@ pub struct IggyConfig {
     pub probe_interval_max: Duration,
     /// Bytes of records behind the newest snapshot of the journal that make another one due.
     pub snapshot_behind_bytes: usize,
+    /// Age of the access token at which it is replaced; it is valid for 24 hours.
+    pub token_renewal: Duration,
 }
 
 impl IggyConfig {
@@ -88,6 +90,7 @@ impl IggyConfig {
             bounds_max_age: limits::BOUNDS_MAX_AGE,
             probe_interval_max: limits::PROBE_INTERVAL_MAX,
             snapshot_behind_bytes: limits::SNAPSHOT_BEHIND_BYTES,
+            token_renewal: limits::TOKEN_RENEWAL,
         }
     }
 }

@@ -147,11 +147,12 @@ async fn first_answer(dialer: &Arc<Dialer>) -> Result<Keys, DialError> {
 }
 
 async fn renew_tokens(dialer: Arc<Dialer>) {
-    let mut pause = limits::TOKEN_RENEWAL;
+    let renewal = dialer.config().token_renewal;
+    let mut pause = renewal;
     loop {
         let refused = timeout(pause, dialer.token_refused()).await.is_ok();
         pause = match dialer.renew_token().await {
-            Ok(()) => limits::TOKEN_RENEWAL,
+            Ok(()) => renewal,
             Err(error) => {
                 tracing::warn!(%error, "the access token could not be renewed, trying again");
                 limits::TOKEN_RETRY

@@ -272,6 +272,33 @@ fn the_token_is_named_after_the_instance_and_gone_after_a_close() {
 }
 
 #[test]
+fn the_token_is_renewed_in_time_and_what_a_killed_run_left_behind_is_cleared_away() {
+    let server = TestServer::new();
+    // Never closed, as a gateway that was killed.
+    let killed = open(server.config());
+    let config = IggyConfig { token_renewal: Duration::from_millis(500), ..server.config() };
+    let case = {
+        let store = open(config);
+        let topic = block_on(store.create_topic("kafka", "orders", 4, &TopicSettings::default())).unwrap().topic;
+        Case { server, store, topic }
+    };
+    let native = case.native();
+    let tokens = || {
+        let mut tokens = RUNTIME.block_on(native.get_personal_access_tokens()).unwrap();
+        tokens.retain(|token| token.name.starts_with("milena-"));
+        tokens.iter().map(|token| token.name.clone()).collect::<Vec<_>>()
+    };
+    for name in ["milena-0-a", "milena-0-b", "milena-0-a"] {
+        eventually("the token is replaced by one of the other name", || tokens() == [name]);
+    }
+    // A connection that is made now logs in with the new one, or with the password while it changes.
+    case.plan(Fault::CutBeforeApply);
+    assert!(is_in_doubt(&case.append(1)));
+    eventually("there is a connection", || case.append(1).is_ok());
+    drop(killed);
+}
+
+#[test]
 fn a_token_that_was_revoked_is_no_end() {
     let case = Case::new();
     let native = case.native();
