@@ -202,5 +202,13 @@ fn the_banner_says_where_iggy_clients_connect_and_tells_a_made_up_password_once(
     server.stop();
     let said = server.output();
     assert!(said.contains("Iggy clients connect to   127.0.0.1:"), "{said}");
-    assert!(said.contains("printed this once"), "{said}");
+    let (_, rest) = said.split_once("with the password").unwrap();
+    let password = rest.split_whitespace().next().unwrap();
+    assert!(password.len() >= 16 && rest.contains(&format!("{password} (printed this once)")), "{said}");
+    server.restart();
+    server.stop();
+    let again = server.output();
+    let count = |text: &str| again.matches(text).count();
+    let counts = [count("Iggy clients connect to"), count("printed this once"), count(password)];
+    assert_eq!(counts, [2, 1, 1], "{again}");
 }
