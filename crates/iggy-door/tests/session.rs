@@ -123,6 +123,20 @@ async fn a_wrong_password_is_refused_and_a_right_one_after_it_is_not() {
     assert!(client.get_streams().await.unwrap().is_empty());
 }
 
+/// Whoever guesses learns nothing of which names there are.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_unknown_name_and_a_wrong_password_are_refused_alike() {
+    let door = TestDoor::open().await;
+    let mut refusals = Vec::new();
+    for (name, password) in [(USER, "guess"), ("eve-of-sales", "guess"), ("eve-of-sales", PASSWORD)] {
+        let mut raw = Raw::connect(&door).await;
+        raw.send(register(7), &credentials(IGGY_PROTOCOL_VERSION, name, password)).await;
+        refusals.push(raw.receive().await);
+    }
+    assert_eq!(refusals[0].0[60], Command::Eviction as u8);
+    assert!(refusals.iter().all(|refusal| *refusal == refusals[0]), "{refusals:?}");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn guessing_passwords_costs_a_connection_each_time() {
     let door = TestDoor::with(|config| config.limits.login_failures_max = 2).await;

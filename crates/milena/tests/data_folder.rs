@@ -10,10 +10,18 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Output;
+use std::time::{Duration, Instant};
 
-use milena_testkit::ChildServer;
+use milena_testkit::{ChildServer, SOON};
+use rdkafka::config::ClientConfig;
+use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::error::KafkaError;
+use rdkafka::message::Message;
+use rdkafka::{Offset, TopicPartitionList};
 
 const MILENA: &str = env!("CARGO_BIN_EXE_milena");
+/// What a segment holds before its first entry.
+const SEGMENT_HEAD_BYTES: usize = 40;
 
 fn said(output: &Output) -> (bool, String) {
     let text = [&output.stdout[..], &output.stderr[..]].concat();
@@ -49,15 +57,69 @@ fn segments(folder: &Path) -> Vec<PathBuf> {
 
 /// Spoils the file that holds those bytes, within them.
 fn damage(data: &Path, payload: &[u8]) -> PathBuf {
-    for segment in segments(data) {
-        let mut bytes = std::fs::read(&segment).unwrap();
-        if let Some(at) = bytes.windows(payload.len()).position(|window| window == payload) {
-            bytes[at] ^= 0xff;
-            std::fs::write(&segment, &bytes).unwrap();
-            return segment;
+    let (segment, at) = place_of(data, payload);
+    let mut bytes = std::fs::read(&segment).unwrap();
+    bytes[at] ^= 0xff;
+    std::fs::write(&segment, &bytes).unwrap();
+    segment
+}
+
+/// The file that holds those bytes, and where in it they begin.
+fn place_of(data: &Path, payload: &[u8]) -> (PathBuf, usize) {
+    let place = segments(data).into_iter().find_map(|segment| {
+        let bytes = std::fs::read(&segment).unwrap();
+        let at = bytes.windows(payload.len()).position(|window| window == payload)?;
+        Some((segment, at))
+    });
+    place.expect("the payload is in a segment")
+}
+
+/// Offsets of the records from `from` on, as librdkafka reads them until it says that it is at the end.
+fn read_to_the_end(server: &ChildServer, from: Offset) -> Vec<i64> {
+    let mut config = ClientConfig::new();
+    config.set("bootstrap.servers", server.bootstrap()).set("broker.address.family", "v4");
+    config.set("group.id", "not-joined").set("enable.auto.commit", "false").set("auto.offset.reset", "error");
+    let consumer: BaseConsumer = config.set("enable.partition.eof", "true").create().unwrap();
+    let mut assignment = TopicPartitionList::new();
+    assignment.add_partition_offset("orders", 0, from).unwrap();
+    consumer.assign(&assignment).unwrap();
+    let (start, mut offsets) = (Instant::now(), Vec::new());
+    loop {
+        match consumer.poll(Duration::from_millis(200)) {
+            Some(Ok(message)) => offsets.push(message.offset()),
+            Some(Err(KafkaError::PartitionEOF(_))) => return offsets,
+            other => assert!(start.elapsed() < SOON, "no end behind {offsets:?}: {other:?}"),
         }
     }
-    panic!("the payload is in no segment");
+}
+
+#[test]
+fn a_reader_to_the_end_gets_there_across_a_hole_at_the_end_and_after_a_trim() {
+    let mut server = ChildServer::start(MILENA);
+    let data = server.folder().join("data");
+    run(&server, &["topics", "create", "orders", "-p", "1", "-c", "segment.bytes=1048576"], "");
+    for payload in ["payload-a".to_owned(), format!("payload-b{}", "b".repeat(1_000_000)), "c".repeat(100_000)] {
+        run(&server, &["produce", "orders"], &format!("{payload}\n"));
+    }
+    server.stop();
+    // The last record is alone in its segment, which was begun and not written yet when the machine died, and the disk spoilt
+    // the record before it.
+    let (newest, _) = place_of(&data, &[b'c'; 100_000]);
+    let bytes = std::fs::read(&newest).unwrap();
+    std::fs::write(&newest, &bytes[..SEGMENT_HEAD_BYTES]).unwrap();
+    std::fs::remove_file(newest.with_extension("index")).ok();
+    damage(&data, b"payload-b");
+    let text = run(&server, &["repair", "--data-dir", &data.display().to_string(), "--execute"], "");
+    assert!(text.contains("kafka/orders/0: the messages from offset 1 up to 2 are"), "{text}");
+    server.restart();
+    assert_eq!(run(&server, &["consume", "orders", "--from-beginning", "-o"], ""), "0@0\tpayload-a\n");
+    assert_eq!(read_to_the_end(&server, Offset::Beginning), [0]);
+    assert!(read_to_the_end(&server, Offset::Offset(1)).is_empty());
+    run(&server, &["produce", "orders"], "payload-d\n");
+    assert_eq!(read_to_the_end(&server, Offset::Offset(1)), [2]);
+    // Everything is deleted: the end is where the start is.
+    run(&server, &["topics", "delete-records", "orders", "--all"], "");
+    assert!(read_to_the_end(&server, Offset::Beginning).is_empty());
 }
 
 #[test]

@@ -170,6 +170,19 @@ fn a_wrong_password_ends_the_start_at_once_and_is_not_repeated() {
     assert!(said.contains("the Iggy server refuses") && !said.contains("mistyped"), "{said}");
 }
 
+#[test]
+fn who_tries_to_log_in_is_not_named_in_the_log() {
+    let mut iggy = DoorChild::start(MILENA);
+    let url = iggy.url().replace("iggy://iggy:", "iggy://eve-of-sales:");
+    let mut server = gateway().over_server(&url).env("MILENA_IGGY_START_TIMEOUT", "10m").spawn();
+    assert_eq!(server.exited().code(), Some(1));
+    assert!(said_at_the_end(&server).contains("the Iggy server refuses"));
+    iggy.kill();
+    let said = iggy.child().output();
+    assert!(said.contains(" INFO ") && said.contains("listening for Iggy clients"), "{said}");
+    assert!(!said.contains("eve-of-sales"), "{said}");
+}
+
 /// The output of a child that has ended; the reader of the pipe may be a moment behind.
 fn said_at_the_end(server: &ChildServer) -> String {
     let start = Instant::now();

@@ -12,7 +12,7 @@
 mod gateways_kit;
 mod groups_kit;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,18 +20,20 @@ use bytes::Bytes;
 use gateways_kit::{Gateway, REFRESH, TAKEN_OVER, agreed, member};
 use groups_kit::{codes, commits, create, fetch, text, topic};
 use milena_records::Codec;
-use milena_records::client::{ProducerStamp, Record, build_batch};
+use milena_records::client::{ProducerStamp, Record, build_batch, read_record_set};
 use milena_store::Store;
 use milena_store::testing::MemoryStore;
+use milena_testkit::RawClient;
 use milena_wire::kafka_protocol::messages::create_partitions_request::CreatePartitionsTopic;
 use milena_wire::kafka_protocol::messages::create_topics_request::{CreatableTopic, CreatableTopicConfig};
 use milena_wire::kafka_protocol::messages::describe_configs_request::DescribeConfigsResource;
 use milena_wire::kafka_protocol::messages::fetch_request::{FetchPartition, FetchTopic};
+use milena_wire::kafka_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
 use milena_wire::kafka_protocol::messages::offset_fetch_request::OffsetFetchRequestGroup;
 use milena_wire::kafka_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
 use milena_wire::kafka_protocol::messages::{
     CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest, DescribeConfigsRequest, FetchRequest,
-    InitProducerIdRequest, OffsetFetchRequest, ProduceRequest,
+    InitProducerIdRequest, ListOffsetsRequest, OffsetFetchRequest, ProduceRequest,
 };
 use tokio::time::{Instant, sleep, timeout};
 
@@ -239,4 +241,48 @@ async fn a_topic_that_another_gateway_deleted_takes_its_offsets_along_and_wakes_
     create(&mut there.client().await, "t", 1).await;
     let answer = client.request(9, &fetch("t", &[0])).await;
     assert_eq!(answer.groups[0].topics[0].partitions[0].committed_offset, -1);
+}
+
+/// As Kafka Streams fills a global table: every partition, from its leader, up to the end that was asked for first.
+#[tokio::test]
+async fn all_partitions_are_read_to_their_ends_from_the_leaders_that_are_named() {
+    const PARTITIONS: i32 = 6;
+    let store = memory();
+    let both: [Gateway; 2] = gateways(&store).await;
+    create(&mut both[0].client().await, "table", PARTITIONS).await;
+    sees("each gateway leads some partitions", || async {
+        let found = leaders(&both[0]).await;
+        let led: BTreeSet<i32> = found.values().copied().collect();
+        led.len() == 2 && leaders(&both[1]).await == found
+    })
+    .await;
+    let found = leaders(&both[0]).await;
+    let ports: BTreeMap<i32, i32> =
+        both[0].metadata().await.brokers.iter().map(|broker| (broker.node_id.0, broker.port)).collect();
+    for partition in 0..PARTITIONS {
+        let leader = ports[&found[&("table".to_owned(), partition)]];
+        let mut client = RawClient::connect(("127.0.0.1", u16::try_from(leader).unwrap())).await;
+        let data = PartitionProduceData::default().with_index(partition).with_records(Some(records(-1, -1)));
+        let data = TopicProduceData::default().with_name(topic("table")).with_partition_data(vec![data]);
+        let request = ProduceRequest::default().with_acks(-1).with_timeout_ms(10_000).with_topic_data(vec![data]);
+        assert_eq!(client.request(9, &request).await.responses[0].partition_responses[0].error_code, 0);
+        let asked = ListOffsetsPartition::default().with_partition_index(partition).with_timestamp(-1);
+        let asked = ListOffsetsTopic::default().with_name(topic("table")).with_partitions(vec![asked]);
+        let listed = client.request(7, &ListOffsetsRequest::default().with_topics(vec![asked])).await;
+        let end = listed.topics[0].partitions[0].offset;
+        assert_eq!(end, 2, "partition {partition}");
+        let mut position = 0;
+        while position < end {
+            let wanted = FetchPartition::default().with_partition(partition).with_fetch_offset(position);
+            let wanted = FetchTopic::default()
+                .with_topic(topic("table"))
+                .with_partitions(vec![wanted.with_partition_max_bytes(1)]);
+            let request = FetchRequest::default().with_max_wait_ms(10_000).with_min_bytes(1).with_max_bytes(1 << 20);
+            let answer = client.request(12, &request.with_topics(vec![wanted])).await;
+            let data = &answer.responses[0].partitions[0];
+            let read = read_record_set(data.records.as_ref().unwrap(), 1 << 20).unwrap();
+            assert!(!read.is_empty(), "partition {partition} stops at {position}: {}", data.error_code);
+            position = read.last().unwrap().offset + 1;
+        }
+    }
 }
