@@ -39,22 +39,26 @@ class Milena:
         self.log = folder / "server.log"
         self.bootstrap = f"127.0.0.1:{free_port()}"
         self.version = subprocess.run([BINARY, "--version"], capture_output=True, text=True, check=True).stdout.strip()
-        self.store = os.environ.get("COMPAT_STORE") or "embedded"
+        self.kind = os.environ.get("COMPAT_STORE") or "embedded"
+        # What is shown has no password in it.
+        self.store = {"embedded": "embedded store", "door": "Iggy's protocol"}.get(self.kind, "Iggy server")
         self.door = None
         self.process = None
 
     def start(self):
         where, environment = ["--data-dir", str(self.folder / "data")], {}
-        if self.store == "door":
+        if self.kind == "door":
             if self.door is None:
                 address = f"127.0.0.1:{free_port()}"
                 self.door = self.spawn(["--listen", f"127.0.0.1:{free_port()}", "--iggy-listen", address, *where], {"MILENA_IGGY_DOOR_PASSWORD": "secret"})
                 self.door_address = address
                 wait_for(address, self.door)
             where, environment = ["--iggy", f"iggy://iggy@{self.door_address}", "--set", "iggy.state_stream=gateway"], {"MILENA_IGGY_PASSWORD": "secret"}
-        elif self.store.startswith("iggy://"):
-            at = urllib.parse.urlsplit(self.store)
+        elif self.kind.startswith("iggy://"):
+            at = urllib.parse.urlsplit(self.kind)
             where, environment = ["--iggy", f"iggy://{at.username}@{at.hostname}:{at.port}"], {"MILENA_IGGY_PASSWORD": at.password or ""}
+        elif self.kind != "embedded":
+            raise SystemExit("COMPAT_STORE is embedded, door or iggy://user:password@host:port")
         # A short wait for further members, so that the cases do not spend their time on it.
         self.process = self.spawn(["--listen", self.bootstrap, *where, "--set", "groups.initial_rebalance_delay=100ms"], environment)
         wait_for(self.bootstrap, self.process)
