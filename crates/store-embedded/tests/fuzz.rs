@@ -39,6 +39,15 @@ fn every_kind_of_change_to_every_file_leaves_what_lies_in_front_of_it() {
     corpus().iter().for_each(|seed| damaged_log(seed));
 }
 
+/// Found by the fuzzer: the length of an entry grew over the end of a block of the index, and a read of it never ended.
+#[test]
+fn a_length_that_grew_over_the_end_of_a_block_ends_no_reader() {
+    damaged_log(&[
+        0x28, 0xff, 0x2b, 0xff, 0xf8, 0xfe, 0xff, 0x3f, 0x7a, 0xb5, 0xff, 0x8c, 0xbf, 0xff, 0xff, 0xff, 0xff, 0xf9,
+        0x00, 0xfe, 0xf9, 0xf9, 0xf8, 0xff, 0x78, 0xff, 0xff, 0x3d, 0xff, 0xfa, 0x58,
+    ]);
+}
+
 #[test]
 fn every_beginning_of_a_seed_passes_as_files() {
     for seed in corpus().iter().step_by(29) {

@@ -109,16 +109,23 @@ impl Partition {
         let mut place = self.place_of(segment, &handle, reading.want, wait)?;
         let skipped = if place.offset < reading.want { BLOCK_BYTES_TO_SKIP } else { 0 };
         let mut bytes = reading.bytes_wanted(skipped);
+        // What the next entry claims to need. It gets that much, whatever the index says: a damaged length passes over the
+        // ends of blocks, and less would be asked for again and again.
+        let mut claimed = None;
         while place.offset < end && !reading.full {
             let left = usize::try_from(segment.written().saturating_sub(place.position)).unwrap_or(usize::MAX);
             if left == 0 {
                 break;
             }
-            let bytes_now = if bytes < left { segment.whole_entries(&handle, place.position, bytes) } else { left };
+            let bytes_now = match claimed.take() {
+                Some(claimed) => claimed,
+                None if bytes < left => segment.whole_entries(&handle, place.position, bytes),
+                None => left,
+            };
             let block = self.read_block(segment, &handle, place, bytes_now, wait)?;
             match reading.take(&block, handle.header.nonce, &mut place, end) {
                 Parsed::All => bytes = reading.bytes_wanted(0),
-                Parsed::NeedsBytes(needed) if needed <= left => bytes = needed,
+                Parsed::NeedsBytes(needed) if needed <= left => claimed = Some(needed),
                 Parsed::NeedsBytes(_) | Parsed::Damaged => {
                     place = self.around_damage(segment, &handle, reading.want, wait)?;
                     bytes = reading.bytes_wanted(0);

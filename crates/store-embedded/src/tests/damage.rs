@@ -208,3 +208,19 @@ fn a_damaged_end_after_a_clean_stop_is_counted_as_damage_and_a_torn_one_after_a_
         assert_eq!(offsets(&read(&partition, 0).unwrap()), [0, 1, 2, 3, 4]);
     }
 }
+
+#[test]
+fn an_entry_whose_length_grew_over_the_ends_of_blocks_is_damaged_and_ends_no_reader() {
+    let fs = FaultyFs::new(1);
+    let inner = open(&fs, &config(Durability::Os));
+    let (_, partition) = create(&inner);
+    for number in 0..4 {
+        block_on(partition.append(batch(&[&[number; 100_000]]))).unwrap();
+    }
+    // The third byte of the length of the second entry: 100,032 bytes become 165,568.
+    let at = 40 + (64 + 32 + 100_000) + 14;
+    fs.open(&PathBuf::from(FIRST), crate::fs::Access::Write).unwrap().write_at(&[&[2]], at).unwrap();
+    assert_eq!(offsets(&read(&partition, 0).unwrap()), [0]);
+    assert!(matches!(read(&partition, 1), Err(StoreError::Broken { .. })));
+    assert_eq!(offsets(&read(&partition, 2).unwrap()), [2, 3]);
+}
