@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::scenarios::{idle_groups, joins, load, offsets, process, start};
-use crate::servers::Target;
+use crate::scenarios::{cold_start, idle_groups, joins, load, offsets, process, start};
+use crate::servers::{Launch, Target};
 use crate::{Error, Result};
 
 /// Measures Kafka brokers over the wire, several of them in turn, and prints medians and ratios.
@@ -58,6 +58,8 @@ pub enum Scenario {
     #[cfg(feature = "iggy")]
     #[command(hide = true)]
     Proxy(crate::scenarios::iggy::ProxyOptions),
+    /// From the start of the process to the first metadata and the first stored record
+    ColdStart(cold_start::Options),
     /// Start on an empty folder, idle memory, idle connections (Milena alone)
     Process(process::Options),
 }
@@ -119,6 +121,25 @@ impl Servers {
             return Err("name a server to start: --milena BINARY".into());
         }
         Ok(self.milena.iter().enumerate().map(|(number, binary)| (milena_name(number), binary.clone())).collect())
+    }
+}
+
+impl Servers {
+    /// Those that a scenario starts by itself, again and again: Milenas, and Kafka from a folder.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn launches(&self) -> Result<Vec<(String, Launch)>> {
+        let milena = |(number, binary): (usize, &PathBuf)| {
+            (milena_name(number), Launch::Milena(binary.clone(), self.set.clone()))
+        };
+        let kafka = self.kafka.as_ref().map(PathBuf::from).filter(|folder| folder.is_dir());
+        let kafka = kafka.map(|folder| ("kafka".to_owned(), Launch::Kafka(folder)));
+        let launches: Vec<_> = self.milena.iter().enumerate().map(milena).chain(kafka).collect();
+        if launches.is_empty() {
+            return Err("name a server to start: --milena BINARY or --kafka FOLDER".into());
+        }
+        Ok(launches)
     }
 }
 

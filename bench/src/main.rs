@@ -52,6 +52,11 @@ async fn measure(cli: &Cli) -> Result<Report> {
         Scenario::Start(options) => {
             in_turn(servers, "start", once, async |target, _| options.round(target).await).await
         }
+        // A server is started for each round.
+        Scenario::ColdStart(options) => {
+            let mut launches = servers.launches()?;
+            alternate("cold start", &mut launches, rounds, async |launch, _| options.round(launch).await).await
+        }
         // It starts its servers itself, and has medians of its own.
         Scenario::Process(options) => {
             let mut binaries = servers.binaries()?;

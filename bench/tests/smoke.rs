@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use milena_bench::report::{Measures, Rounds, alternate};
 use milena_bench::scenarios::load::{self, Acks};
-use milena_bench::scenarios::{idle_groups, joins, offsets};
+use milena_bench::scenarios::{cold_start, idle_groups, joins, offsets};
 use milena_bench::servers::Target;
 use milena_testkit::TestServer;
 
@@ -97,8 +97,27 @@ async fn what_is_produced_is_fetched() {
     for name in ["produce: MB/s", "fetch: MB/s", "1 MB/s: request p50, ms", "end to end p50, ms"] {
         assert!(value(&measures, name) > 0.0, "{name} in {measures:?}");
     }
+    for name in ["end to end p99, ms", "end to end p99.9, ms", "produce: MB per server CPU-s", "server memory, MB"] {
+        assert!(value(&measures, name) > 0.0, "{name} in {measures:?}");
+    }
     // A record that is there is not held back until the wait of a fetch is over.
     assert!(value(&measures, "end to end p50, ms") < 400.0, "{measures:?}");
+}
+
+#[tokio::test]
+async fn a_cold_start_ends_with_a_topic_and_a_stored_record() {
+    let (server, target) = server().await;
+    let options = cold_start::Options { acks: Acks::All };
+    let mut targets = [("one".to_owned(), target)];
+    let rounds = Rounds { warm_ups: 0, counted: 1 };
+    let start = tokio::time::Instant::now();
+    let report = alternate("cold start", &mut targets, rounds, async |target, _| options.answers(target, start).await);
+    let report = report.await.unwrap();
+    let [metadata, stored] = ["start to the first metadata, ms", "start to the first stored record, ms"]
+        .map(|name| value(&report.medians(None), name));
+    assert!(0.0 < metadata && metadata <= stored);
+    assert_eq!(report.json()["servers"][0]["rounds"][0]["start to the first metadata, ms"], metadata);
+    assert!(server.server().broker().topics.by_name("first").is_some());
 }
 
 #[tokio::test]

@@ -10,7 +10,10 @@ mod end_to_end;
 pub(super) mod fetch;
 pub(super) mod produce;
 
+pub(super) use produce::PRODUCE;
+
 use clap::{Args, ValueEnum};
+use milena_wire::kafka_protocol::messages::ProduceRequest;
 
 use super::meter::{Meter, add_memory, add_percentiles};
 use crate::Result;
@@ -95,6 +98,15 @@ pub(super) struct Plan {
 pub(super) fn plan(options: Options, address: &str, topic: &str) -> Result<Plan> {
     let batch = produce::Batch::new(options.record_bytes, options.batch_bytes)?;
     Ok(Plan { options, address: address.to_owned(), topic: topic.to_owned(), batch })
+}
+
+/// A request with one record for partition 0.
+///
+/// # Errors
+/// When no batch can be made.
+pub(super) fn one_record(topic: &str, acks: Acks) -> Result<ProduceRequest> {
+    let batch = produce::Batch::new(1, 0)?;
+    Ok(produce::request(topic, acks, 0, &batch))
 }
 
 /// Stores that many megabytes of values of 1 KiB in batches of 1 MB, over one connection, for scenarios that need a log of

@@ -11,7 +11,7 @@ use milena_wire::kafka_protocol::messages::{ProduceRequest, ProduceResponse};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::Plan;
+use super::{Acks, Plan};
 use crate::Result;
 use crate::client::{Connection, accepted};
 use crate::latency::Latencies;
@@ -19,7 +19,7 @@ use crate::pulse::{Beats, Rhythm, pulse};
 use crate::setup::topic_name;
 
 /// Version of Produce that names topics, and that Kafka 4 and Milena speak.
-pub(super) const PRODUCE: i16 = 9;
+pub(in crate::scenarios) const PRODUCE: i16 = 9;
 
 /// Time that a leader is given to store a batch, in milliseconds.
 const STORE_MS: i32 = 30_000;
@@ -152,14 +152,19 @@ impl Plan {
     }
 
     pub(super) fn request(&self, partition: i32, batch: &Batch) -> ProduceRequest {
-        let data = PartitionProduceData::default().with_index(partition).with_records(Some(batch.bytes.clone()));
-        let topic = TopicProduceData::default().with_name(topic_name(&self.topic)).with_partition_data(vec![data]);
-        ProduceRequest::default()
-            .with_transactional_id(None)
-            .with_acks(self.options.acks.code())
-            .with_timeout_ms(STORE_MS)
-            .with_topic_data(vec![topic])
+        request(&self.topic, self.options.acks, partition, batch)
     }
+}
+
+/// A request with one batch.
+pub(super) fn request(topic: &str, acks: Acks, partition: i32, batch: &Batch) -> ProduceRequest {
+    let data = PartitionProduceData::default().with_index(partition).with_records(Some(batch.bytes.clone()));
+    let topic = TopicProduceData::default().with_name(topic_name(topic)).with_partition_data(vec![data]);
+    ProduceRequest::default()
+        .with_transactional_id(None)
+        .with_acks(acks.code())
+        .with_timeout_ms(STORE_MS)
+        .with_topic_data(vec![topic])
 }
 
 /// One, when everything in the request was stored.
