@@ -1,4 +1,5 @@
-//! Consumer offsets in a cluster: two servers that say that they are one, of which the second lags behind.
+//! A cluster: two servers that say that they are one. The second one lags behind with groups and offsets, and each can lack
+//! messages.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -19,14 +20,17 @@ use common::{RUNTIME, open};
 use door::{PASSWORD, TestServer, USER};
 use iggy::prelude::{Client, Consumer, ConsumerGroupClient, ConsumerOffsetClient, Identifier, TcpClient};
 use iggy_binary_protocol::codec::WireEncode;
-use iggy_binary_protocol::codes::GET_CLUSTER_METADATA_CODE;
+use iggy_binary_protocol::codes::{GET_CLUSTER_METADATA_CODE, GET_ME_CODE, POLL_MESSAGES_CODE};
 use iggy_binary_protocol::consensus::Operation;
+use iggy_binary_protocol::requests::messages::PollMessagesRequest;
 use iggy_binary_protocol::responses::system::get_cluster_metadata::{ClusterMetadataResponse, ClusterNodeResponse};
-use iggy_common::{AutoLogin, Credentials, IggyError, TcpClientConfig};
+use iggy_binary_protocol::{WireConsumer, WireIdentifier, WirePollingStrategy};
+use iggy_common::{AutoLogin, BinaryTransport, Credentials, IggyError, TcpClientConfig};
 use milena_iggy_door::OffsetRules;
 use milena_iggy_door::faults::{Fault, On};
+use milena_store::frame::Frames;
 use milena_store::testing::{TestMessage, batch_of};
-use milena_store::{OffsetStore, Store, StoreError, TopicRef, TopicSettings};
+use milena_store::{Bounds, Entry, OffsetStore, ReadLimit, Store, StoreError, TopicRef, TopicSettings};
 use milena_store_iggy::{IggyStore, SecretString};
 use pollster::block_on;
 
@@ -47,11 +51,18 @@ struct Nodes {
 impl Nodes {
     /// A topic of two partitions, the first of which has a message.
     fn new() -> Self {
+        Self::with(1)
+    }
+
+    /// With so many messages in the first partition, which both nodes have.
+    fn with(messages: u128) -> Self {
         let first = TestServer::with(OffsetRules::Free);
         let store = first.open();
         let other = open(milena_store_iggy::IggyConfig { instance: 1, ..first.config() });
         let topic = block_on(store.create_topic("kafka", "orders", 2, &TopicSettings::default())).unwrap().topic;
-        block_on(store.append(&topic.partition(0), batch_of(&[TestMessage::new(1, b"value")]))).unwrap();
+        for id in 1..=messages {
+            block_on(store.append(&topic.partition(0), batch_of(&[TestMessage::new(id, b"value")]))).unwrap();
+        }
         let second = first.replica();
         Self { nodes: [first, second], store, other, topic }
     }
@@ -95,6 +106,39 @@ impl Nodes {
             client.connect().await.unwrap();
             use_it(client).await
         })
+    }
+
+    /// The reply to a poll of the first partition from that offset on.
+    fn polled(&self, from: u64) -> &'static [u8] {
+        let request = PollMessagesRequest {
+            consumer: WireConsumer::consumer(WireIdentifier::numeric(0)),
+            stream_id: WireIdentifier::named("kafka").unwrap(),
+            topic_id: WireIdentifier::named("orders").unwrap(),
+            partition_id: Some(0),
+            strategy: WirePollingStrategy::offset(from),
+            count: 100,
+            auto_commit: false,
+        };
+        let body = self.native(0, async |client| client.send_poll_with_response(&request).await.unwrap());
+        Box::leak(body.to_vec().into_boxed_slice())
+    }
+
+    /// A node answers so many requests of that kind with this.
+    fn answers(&self, node: usize, code: u32, body: &'static [u8], times: usize) {
+        let door = self.nodes[node].door.lock();
+        let faults = door.as_ref().unwrap().faults();
+        (0..times).for_each(|_| faults.plan(On::Code(code), Fault::Body(body)));
+    }
+
+    /// Offsets and message ids in the first partition from that offset on.
+    fn read(&self, from: u64) -> Result<Vec<(u64, u128)>, StoreError> {
+        let limit = ReadLimit { bytes: 1 << 20, at_least_one: true };
+        let entries = block_on(self.store.read(&self.topic.partition(0), from, limit))?;
+        let messages = |entry: &Entry| {
+            let ids: Vec<u128> = Frames::new(&entry.frames).map(|frame| frame.id).collect();
+            (entry.base_offset..).zip(ids).collect::<Vec<_>>()
+        };
+        Ok(entries.iter().flat_map(messages).collect())
     }
 
     /// Groups that a node has.
@@ -177,4 +221,45 @@ fn while_each_node_says_that_the_other_one_leads_no_group_is_said_to_be_missing(
     assert!(matches!(has, Err(StoreError::Busy { .. })), "{has:?}");
     let listed = block_on(nodes.other.groups(&nodes.topic));
     assert!(matches!(listed, Err(StoreError::Busy { .. })), "{listed:?}");
+}
+
+#[test]
+fn messages_that_the_leading_node_lacks_are_read_from_another_one() {
+    let nodes = Nodes::with(10);
+    let behind = nodes.polled(8);
+    nodes.all_say(0);
+    nodes.answers(0, POLL_MESSAGES_CODE, behind, MANY);
+    let found = nodes.read(5).unwrap();
+    assert_eq!(found, (5..10).map(|offset| (offset, u128::from(offset) + 1)).collect::<Vec<_>>());
+    assert_eq!(nodes.store.metrics().unwrap().gap_reads.get(), 1, "what the leading node has is read there");
+    assert_eq!(block_on(nodes.store.bounds(&nodes.topic.partition(0))), Ok(Bounds { start: 0, end: 10 }));
+}
+
+#[test]
+fn messages_that_no_node_delivers_for_now_are_waited_for() {
+    let nodes = Nodes::with(10);
+    let behind = nodes.polled(8);
+    nodes.all_say(0);
+    // The leading node is read first, and then asked once more as all others are.
+    nodes.answers(0, POLL_MESSAGES_CODE, behind, 2);
+    nodes.answers(1, POLL_MESSAGES_CODE, behind, 1);
+    assert!(matches!(nodes.read(5), Err(StoreError::Busy { .. })));
+    assert_eq!(nodes.store.metrics().unwrap().lost_messages.get(), 0);
+    assert_eq!(nodes.read(5).unwrap().first(), Some(&(5, 6)), "they are back");
+}
+
+#[test]
+fn a_call_whose_connection_answers_with_something_else_is_not_believed() {
+    let nodes = Nodes::new();
+    let at = nodes.topic.partition(0);
+    nodes.all_say(0);
+    let append = |id| block_on(nodes.store.append(&at, batch_of(&[TestMessage::new(id, b"value")])));
+    // With this it hears that there are nodes, and takes a connection to one from then on.
+    assert_eq!(nodes.read(0).unwrap(), [(0, 1)]);
+    assert_eq!(append(2).unwrap().base_offset, Some(1));
+    nodes.answers(0, GET_ME_CODE, b"the reply to another request", 1);
+    assert!(matches!(append(3), Err(StoreError::InDoubt { .. })));
+    assert_eq!(nodes.store.metrics().unwrap().stray_replies.get(), 1);
+    assert_eq!(append(4).unwrap().base_offset, Some(3), "over another connection");
+    assert_eq!(nodes.read(1).unwrap(), [(1, 2), (2, 3), (3, 4)], "what was in doubt was stored");
 }
