@@ -6,6 +6,7 @@
     clippy::expect_used,
     clippy::indexing_slicing,
     clippy::panic,
+    clippy::print_stderr,
     missing_docs,
     unreachable_pub,
     reason = "test code"
@@ -26,6 +27,10 @@ use std::time::Instant;
 
 use journal::{Entry, Event};
 use member::{Commit, SESSION};
+#[cfg(feature = "iggy")]
+use milena_testkit::IggyServers;
+#[cfg(feature = "iggy")]
+use milena_testkit::iggy_server::{PASSWORD, USER};
 #[cfg(feature = "iggy")]
 use milena_wire::kafka_protocol::messages::FindCoordinatorRequest;
 #[cfg(feature = "iggy")]
@@ -188,6 +193,37 @@ fn a_group_goes_on_and_keeps_its_commits_when_the_iggy_server_behind_is_killed()
     std::thread::sleep(Duration::from_millis(500));
     iggy.restart();
     run.work_on();
+    // What was acknowledged is not only in the memory of the gateway.
+    server.kill();
+    run.journal.note("server", "server", Event::ServerRestarted);
+    server.restart();
+    run.shared_by(2);
+    run.work_on();
+    run.end();
+}
+
+/// A follower that is restarted misses messages, those of the group's commits among them, and may lead afterwards.
+#[cfg(feature = "iggy")]
+#[test]
+fn a_group_goes_on_and_keeps_its_commits_while_the_nodes_of_an_iggy_cluster_are_restarted_in_turn() {
+    let Some(binary) = IggyServers::binary() else {
+        eprintln!("skipped: TEST_IGGY_SERVER names no binary of an Iggy server");
+        return;
+    };
+    let mut iggy = IggyServers::start(&binary, 3, &[]);
+    let nodes: Vec<String> = iggy.addresses().iter().map(ToString::to_string).collect();
+    let url = format!("iggy://{USER}:{PASSWORD}@{}", nodes.join(","));
+    let mut server = run::builder().alone().over_server(&url).start();
+    let mut run = Run::at(server.bootstrap(), "rolling", "range", Commit::Sync, PATIENCE * 2);
+    run.start(&["a", "b"]);
+    run.shared_by(2);
+    run.work_on();
+    for node in 0..3 {
+        iggy.stop(node);
+        iggy.restart(node);
+        std::thread::sleep(Duration::from_secs(8));
+        run.work_on();
+    }
     // What was acknowledged is not only in the memory of the gateway.
     server.kill();
     run.journal.note("server", "server", Event::ServerRestarted);
