@@ -85,9 +85,9 @@ class Cluster:
         return seen
 
     def commit(self, group, topic, offset):
-        """As a member of the group would, which then leaves."""
-        member = kafka.KafkaConsumer(topic, group_id=group, auto_offset_reset="earliest", enable_auto_commit=False, **self.bootstrap)
-        wait_until("a member with its partition", lambda: bool(member.poll(200)) or bool(member.assignment()), True, SECONDS)
+        """In the name of the group, by a consumer that has its partition without it."""
+        member = kafka.KafkaConsumer(group_id=group, enable_auto_commit=False, **self.bootstrap)
+        member.assign([TopicPartition(topic, 0)])
         member.commit({TopicPartition(topic, 0): OffsetAndMetadata(offset, "", -1)})
         member.close(autocommit=False)
 
@@ -96,8 +96,9 @@ class Cluster:
         return stored.offset if stored else -1
 
     def go_on(self, group, topic, until):
-        """The values that a member of the group gets, to the last one that is expected."""
-        member = kafka.KafkaConsumer(topic, group_id=group, auto_offset_reset="latest", enable_auto_commit=False, **self.bootstrap)
+        """The values from the group's offset on, to the last one that is expected."""
+        member = kafka.KafkaConsumer(group_id=group, auto_offset_reset="latest", enable_auto_commit=False, **self.bootstrap)
+        member.assign([TopicPartition(topic, 0)])
         values = []
 
         def last():
