@@ -47,9 +47,9 @@ fn with_a_death_at_every_step(
             let died = fs.has_crashed();
             drop(inner);
             if machine {
-                fs.crash()
+                fs.crash();
             } else {
-                fs.kill()
+                fs.kill();
             }
             let answered = match &outcome {
                 Ok(()) => Some(true),
