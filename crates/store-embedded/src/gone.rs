@@ -11,7 +11,7 @@ use milena_store::{PartitionId, StoreError, TopicInfo, TopicRef};
 
 use crate::env::Env;
 use crate::folder::remove_tree;
-use crate::partition::{Partition, partition_dir};
+use crate::partition::partition_dir;
 use crate::store::{Inner, Topic, check_name};
 
 impl Inner {
@@ -28,13 +28,9 @@ impl Inner {
             topics.by_number.remove(&topic.topic_id());
             topics.forget_name(&known);
         });
+        // The number is never given again, so nobody makes files where these are removed.
         drop(catalog);
         if found.state.deleted.load(Ordering::Acquire) {
-            for slot in found.slots.read().iter() {
-                if let Some(partition) = slot.get() {
-                    partition.forget();
-                }
-            }
             let watcher = self.env.watcher.read().clone();
             if let Some(watcher) = watcher {
                 watcher.deleted(&known);
@@ -42,6 +38,7 @@ impl Inner {
         }
         if outcome.is_ok() {
             // In doubt, a crash could bring the topic back, and it must not be without its messages then.
+            found.slots.read().iter().filter_map(|slot| slot.get()).for_each(|partition| partition.forget());
             remove_tree(&*self.env.fs, &topic_dir(&self.env, topic));
         }
         outcome
@@ -74,7 +71,8 @@ impl Inner {
     /// See [`milena_store::Store::shrink_topic`].
     ///
     /// The partitions are closed for writing first: where they end is stored with the change, and nothing may be acknowledged
-    /// behind that. Their files go last, since what is in doubt may come back with the next start.
+    /// behind that. Their files go last, since what is in doubt may come back with the next start, and before the catalog may
+    /// change again: partitions that are added under the same numbers have theirs in the same places.
     pub(crate) fn shrink(&self, topic: &TopicRef, partitions: u32) -> Result<TopicInfo, StoreError> {
         let mut catalog = self.catalog.lock();
         let found = self.find(topic)?;
@@ -95,27 +93,19 @@ impl Inner {
             found.info.write().partitions = partitions;
             is_done = true;
         });
-        drop(catalog);
         if is_done {
-            self.part_with(&leaving);
+            let watcher = self.env.watcher.read().clone();
+            watcher.iter().for_each(|watcher| leaving.iter().for_each(|partition| watcher.fell(&partition.id, 0)));
         } else {
             leaving.iter().for_each(|partition| partition.revive());
         }
         outcome?;
         for partition in &leaving {
+            partition.forget();
             remove_tree(&*self.env.fs, &partition_dir(&self.env.root, &partition.id));
         }
+        drop(catalog);
         Ok(found.info.read().clone())
-    }
-
-    fn part_with(&self, partitions: &[Arc<Partition>]) {
-        let watcher = self.env.watcher.read().clone();
-        for partition in partitions {
-            partition.forget();
-            if let Some(watcher) = &watcher {
-                watcher.fell(&partition.id, 0);
-            }
-        }
     }
 
     /// See [`milena_store::Store::rename_topic`].

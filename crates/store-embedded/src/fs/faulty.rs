@@ -70,6 +70,8 @@ pub(crate) struct Faults {
     pub(crate) read_fails_in: Option<u64>,
     /// Most bytes of all files.
     pub(crate) capacity: Option<u64>,
+    /// What happens just before the next folder is listed.
+    pub(crate) before_listing: Option<Box<dyn FnOnce() + Send>>,
 }
 
 enum NameChange {
@@ -322,6 +324,10 @@ impl Fs for FaultyFs {
     }
 
     fn list(&self, path: &Path) -> io::Result<Vec<Item>> {
+        let before = self.faults(|faults| faults.before_listing.take());
+        if let Some(before) = before {
+            before();
+        }
         let state = self.0.lock();
         if state.names.get(path) != Some(&Node::Dir) {
             return Err(io::ErrorKind::NotFound.into());

@@ -97,8 +97,10 @@ impl Partition {
             let synced = segment.dispel_doubt(&self.env, &*handle.file).and_then(|()| sync(&*handle.file));
             synced.map_err(|error| failed(format_args!("flushing {}", segment.path.display()), &error))
         });
-        // A segment that was removed meanwhile holds nothing that anybody can ask for.
-        let gone = || self.is_gone() || self.log.read().iter().all(|kept| kept.key != segment.key);
+        // A segment that was removed meanwhile holds nothing that anybody can ask for. A partition that only is about to go
+        // is none of these: it may come back, and what was acknowledged must be in it then.
+        let gone =
+            || self.forgotten.load(Ordering::Acquire) || self.log.read().iter().all(|kept| kept.key != segment.key);
         synced.or_else(|error| if gone() { Ok(()) } else { Err(error) })
     }
 
@@ -243,8 +245,10 @@ impl Partition {
         self.retired.store(false, Ordering::Release);
     }
 
-    /// Closes the files of a partition that is gone. A flush that is due finds nothing to do.
+    /// Closes the files of a partition that is gone for good: the catalog without it is stored, and its files may be removed.
+    /// A flush that is due finds nothing to do, and one that runs is no failure.
     pub(crate) fn forget(&self) {
+        self.forgotten.store(true, Ordering::Release);
         // Whoever was writing is done once the lock is free, and nobody starts any more.
         drop(self.trimming.lock());
         let mut writer = self.writer.lock();

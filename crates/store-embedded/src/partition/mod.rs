@@ -70,8 +70,10 @@ pub(crate) struct Partition {
     trimming: Mutex<()>,
     /// Segments that left the log and whose files are still there.
     doomed: Mutex<Vec<Arc<Segment>>>,
-    /// True once the topic has no partition of that number any more.
+    /// True once nothing is written any more, as the topic is about to have no partition of that number.
     retired: AtomicBool,
+    /// True once that is stored, or that the topic is deleted: no crash brings the partition back.
+    forgotten: AtomicBool,
     me: Weak<Partition>,
 }
 

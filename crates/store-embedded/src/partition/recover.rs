@@ -87,6 +87,7 @@ impl Partition {
             trimming: Mutex::new(()),
             doomed: Mutex::new(Vec::new()),
             retired: AtomicBool::new(false),
+            forgotten: AtomicBool::new(false),
             me: me.clone(),
             env,
             topic,

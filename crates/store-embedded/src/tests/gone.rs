@@ -119,6 +119,69 @@ fn what_the_catalog_refuses_leaves_the_partitions_open_for_writing() {
 }
 
 #[test]
+fn a_flush_that_fails_while_a_partition_is_about_to_go_acknowledges_nothing() {
+    let fs = FaultyFs::new(1);
+    let inner = open(&fs, &config(Durability::Os));
+    let topic = filled(&inner);
+    let partition = inner.partition(&topic.partition(2)).unwrap();
+    partition.retire();
+    fs.faults(|faults| faults.sync_fails_in = Some(0));
+    assert!(matches!(partition.flush_all(), Err(StoreError::InDoubt { .. })));
+    partition.revive();
+    assert!(matches!(append(&inner, &topic, 2), Err(StoreError::Broken { .. })));
+}
+
+#[test]
+fn what_is_in_doubt_is_still_flushed() {
+    let fs = FaultyFs::new(1);
+    let inner = open(&fs, &config(Durability::Os));
+    let topic = filled(&inner);
+    let leaving = inner.partition(&topic.partition(2)).unwrap();
+    // The first flush is that of the new catalog, the second that of its name.
+    fs.faults(|faults| faults.sync_fails_in = Some(1));
+    assert!(matches!(inner.shrink(&topic, 2), Err(StoreError::InDoubt { .. })));
+    assert_eq!(leaving.durable_end(), 0);
+    leaving.flush_all().unwrap();
+    assert_eq!(leaving.durable_end(), 3);
+    let deleted = inner.partition(&topic.partition(1)).unwrap();
+    fs.faults(|faults| faults.sync_fails_in = Some(1));
+    assert!(matches!(inner.delete(&topic), Err(StoreError::InDoubt { .. })));
+    fs.faults(|faults| faults.sync_fails_in = Some(0));
+    assert!(matches!(deleted.flush_all(), Err(StoreError::InDoubt { .. })));
+}
+
+#[test]
+fn partitions_that_are_added_again_at_once_keep_their_files() {
+    let fs = FaultyFs::new(1);
+    let settings = config(Durability::Always);
+    let inner = open(&fs, &settings);
+    let topic = filled(&inner);
+    let grow = {
+        let (inner, topic) = (inner.clone(), topic.clone());
+        move || {
+            inner.grow(&topic, 3).unwrap();
+            append(&inner, &topic, 2).unwrap()
+        }
+    };
+    let added = Arc::new(std::sync::OnceLock::new());
+    fs.faults(|faults| {
+        let (inner, grow, added) = (inner.clone(), grow.clone(), added.clone());
+        // Whoever grows the topic waits while the catalog is held; otherwise it is grown here, just before the removal.
+        faults.before_listing = Some(Box::new(move || {
+            if inner.catalog.try_lock().is_some() {
+                added.set(grow()).unwrap();
+            }
+        }));
+    });
+    inner.shrink(&topic, 2).unwrap();
+    assert_eq!(*added.get_or_init(grow), 3);
+    drop(inner);
+    fs.kill();
+    let inner = open(&fs, &settings);
+    assert_eq!(bounds(&inner, &topic, 2), Bounds { start: 3, end: 4 });
+}
+
+#[test]
 fn the_files_of_partitions_that_went_go_at_once_and_those_that_a_death_left_at_the_next_start() {
     let fs = FaultyFs::new(1);
     let settings = config(Durability::Os);
