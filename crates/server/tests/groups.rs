@@ -252,7 +252,7 @@ async fn groups_are_listed_and_described_with_the_bytes_of_their_members() {
     let request = request.with_include_authorized_operations(true);
     let groups = member.client.request(5, &request).await.groups;
     assert_eq!((groups[2].error_code, &*groups[2].group_state), (0, "Dead"));
-    assert_eq!(groups[0].authorized_operations, 0b1_0100_1000);
+    assert_eq!(groups[0].authorized_operations, 0b1101_0100_1000);
 }
 
 #[tokio::test]

@@ -6,6 +6,7 @@
 
 use bytes::{BufMut, Bytes};
 use milena_wire::WireError;
+use milena_wire::kafka_protocol::ResponseError;
 
 use super::arena::Frozen;
 use super::reader::Answer;
@@ -44,7 +45,7 @@ pub struct Head {
     /// Session id, 0 none.
     pub session_id: i32,
     /// True when the client reads committed records only: it then gets a list of aborted transactions, which is empty.
-    /// For others the list is null, as Kafka does.
+    /// For others the list is null but for partitions that are not known, as Kafka does.
     pub read_committed: bool,
 }
 
@@ -125,7 +126,10 @@ impl Frame {
         if self.version >= LOG_START {
             self.out.put_i64(answer.log_start);
         }
-        if read_committed {
+        // What is not known has an empty list in Kafka's answers, whatever was asked for.
+        let unknown =
+            matches!(answer.error, Some(ResponseError::UnknownTopicOrPartition | ResponseError::UnknownTopicId));
+        if read_committed || unknown {
             self.length(0);
         } else {
             self.null_array();

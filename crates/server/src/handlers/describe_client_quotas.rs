@@ -35,7 +35,8 @@ async fn describe_client_quotas(
 ) -> Option<DescribeClientQuotasResponse> {
     let response = DescribeClientQuotasResponse::default();
     Some(match check(&request.components) {
-        Ok(()) => response.with_error_message(None).with_entries(Some(Vec::new())),
+        // The empty text and not null, as Kafka has it.
+        Ok(()) => response.with_error_message(Some(StrBytes::default())).with_entries(Some(Vec::new())),
         Err((error, text)) => response
             .with_error_code(error.code())
             .with_error_message(Some(StrBytes::from_static_str(text)))

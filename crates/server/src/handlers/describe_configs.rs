@@ -57,7 +57,8 @@ async fn describe_configs(context: Context, mut request: DescribeConfigsRequest)
         let mut result = DescribeConfigsResult::default()
             .with_resource_type(resource.resource_type)
             .with_resource_name(resource.resource_name)
-            .with_error_message(None);
+            // The empty text and not null, as Kafka has it.
+            .with_error_message(Some(StrBytes::default()));
         match described {
             Ok(configs) => result.configs = configs,
             Err(error) => (result.error_code, result.error_message) = texts.of(&error),

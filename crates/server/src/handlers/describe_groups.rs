@@ -34,8 +34,8 @@ const INSTANCE_FROM: i16 = 4;
 /// First version in which a group that does not exist is an error.
 const NOT_FOUND_FROM: i16 = 6;
 
-/// Read, delete and describe, as bits.
-const GROUP_OPERATIONS: i32 = 1 << 3 | 1 << 6 | 1 << 8;
+/// Read, delete, describe, and describe and alter configs, as bits.
+const GROUP_OPERATIONS: i32 = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11;
 
 /// Bytes of a group or a member in an answer, without its texts.
 const FIXED_BYTES: usize = 40;

@@ -2,8 +2,9 @@
 //!
 //! - Topics come sorted by name, each once; no names at all are all topics. Admin clients use this in place of Metadata.
 //! - A page holds at most as many partitions as the client asks for, and at most 2,000, as in Kafka. The cursor behind it
-//!   names the next partition; a client sends it back to go on. A cursor onto a topic that is gone goes on with the next.
-//! - Unknown name 3, bad name 17; a cursor below 0 is 42 for every topic that is named.
+//!   names the next partition; a client sends it back to go on. A cursor onto a topic that is gone goes on with the next,
+//!   when all topics were asked for.
+//! - Unknown name 3, bad name 17; a cursor below 0, or onto none of the topics that are named, is 42 for each of them.
 //! - Leaders are those that Metadata names, each the only replica. There are no eligible leaders beside them.
 
 use std::collections::BTreeSet;
@@ -51,6 +52,12 @@ async fn describe_topic_partitions(
             Err(_) => return Some(refused(request.topics)),
         },
     };
+    if let Some(from) = &from
+        && !request.topics.is_empty()
+        && request.topics.iter().all(|topic| topic.name != *from)
+    {
+        return Some(refused(request.topics));
+    }
     let limit = u32::try_from(request.response_partition_limit).unwrap_or(0).clamp(1, PAGE_MAX);
     let leaders = Leaders::new(&brokers::known(&context));
     let mut page = Page { broker: &context.broker, leaders, left: limit, topics: Vec::new(), next: None };
@@ -99,7 +106,8 @@ impl Page<'_> {
                 Ok(()) => ResponseError::UnknownTopicOrPartition,
                 Err(error) => codes::of_topic(&error),
             };
-            self.topics.push(failed(TopicName(name), error));
+            let topic = failed(TopicName(name), error).with_topic_authorized_operations(TOPIC_OPERATIONS);
+            self.topics.push(topic);
             return true;
         };
         if self.left == 0 {
@@ -254,5 +262,15 @@ mod tests {
         assert_eq!(codes, [0, 17, 3]);
         let response = bench.ask(0, &request(&["a"], 9, Some(("a", -1)))).await;
         assert_eq!((response.topics.len(), response.topics[0].error_code), (1, 42));
+        let response = bench.ask(0, &request(&["a", "c"], 9, Some(("b", 0)))).await;
+        assert!(response.topics.iter().all(|topic| topic.error_code == 42) && response.topics.len() == 2);
+    }
+
+    #[tokio::test]
+    async fn what_may_be_done_is_told_of_a_topic_that_does_not_exist_too() {
+        let bench = with_topics().await;
+        let response = bench.ask(0, &request(&["nowhere", "no/where"], 9, None)).await;
+        let operations: Vec<_> = response.topics.iter().map(|topic| topic.topic_authorized_operations).collect();
+        assert_eq!(operations, [TOPIC_OPERATIONS; 2]);
     }
 }

@@ -40,7 +40,9 @@ async fn describe_user_scram_credentials(
             .with_error_message(None)
     });
     let results = results.collect();
-    Some(DescribeUserScramCredentialsResponse::default().with_error_message(None).with_results(results))
+    // The empty text and not null, as Kafka has it.
+    let response = DescribeUserScramCredentialsResponse::default().with_error_message(Some(StrBytes::default()));
+    Some(response.with_results(results))
 }
 
 #[cfg(test)]

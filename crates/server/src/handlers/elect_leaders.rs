@@ -3,13 +3,15 @@
 //! - v0: preferred leaders. v1: the kind of election, and an error code of the whole answer. v2: flexible.
 //! - Every partition has one replica, which is its leader: 84 for each partition that is named, upon which Kafka's tools
 //!   say that there was nothing to do. Unknown topic or partition 3.
-//! - No list is all partitions; then those without need of an election are left out, as in Kafka, which are all.
+//! - No list is all partitions; then those without need of an election are left out, which are all, and their topics are not:
+//!   as in Kafka.
 //! - A kind of election that does not exist: 42.
 
 use milena_wire::kafka_protocol::ResponseError;
 use milena_wire::kafka_protocol::messages::elect_leaders_request::TopicPartitions;
 use milena_wire::kafka_protocol::messages::elect_leaders_response::{PartitionResult, ReplicaElectionResult};
-use milena_wire::kafka_protocol::messages::{ApiKey, ElectLeadersRequest, ElectLeadersResponse};
+use milena_wire::kafka_protocol::messages::{ApiKey, ElectLeadersRequest, ElectLeadersResponse, TopicName};
+use milena_wire::kafka_protocol::protocol::StrBytes;
 
 use super::admin::partition_of;
 use crate::dispatch::{Api, Context, answer};
@@ -28,7 +30,9 @@ const KINDS: std::ops::RangeInclusive<i8> = 0..=1;
 
 async fn elect_leaders(context: Context, request: ElectLeadersRequest) -> Option<ElectLeadersResponse> {
     let known_kind = KINDS.contains(&request.election_type);
-    let named = request.topic_partitions.unwrap_or_default();
+    let Some(named) = request.topic_partitions else {
+        return Some(of_all(&context, known_kind));
+    };
     let results = named.into_iter().map(|TopicPartitions { topic: name, partitions, .. }| {
         let topic = context.broker.topics.by_name(&name);
         let results = partitions.into_iter().map(|index| {
@@ -47,6 +51,17 @@ async fn elect_leaders(context: Context, request: ElectLeadersRequest) -> Option
         response.error_code = ResponseError::InvalidRequest.code();
     }
     Some(response)
+}
+
+fn of_all(context: &Context, known_kind: bool) -> ElectLeadersResponse {
+    if !known_kind {
+        return ElectLeadersResponse::default().with_error_code(ResponseError::InvalidRequest.code());
+    }
+    let topics = context.broker.topics.list();
+    let results = topics.iter().map(|topic| {
+        ReplicaElectionResult::default().with_topic(TopicName(StrBytes::from_string(topic.name.to_string())))
+    });
+    ElectLeadersResponse::default().with_replica_election_results(results.collect())
 }
 
 #[cfg(test)]
@@ -86,7 +101,10 @@ mod tests {
         bench.topic("t", 2).await;
         for version in 0..=2 {
             let response = bench.ask(version, &request(None)).await;
-            assert_eq!((response.error_code, response.replica_election_results.len()), (0, 0), "version {version}");
+            let topics: Vec<_> =
+                response.replica_election_results.iter().map(|topic| topic.topic.to_string()).collect();
+            assert_eq!((response.error_code, codes(&response).len()), (0, 0), "version {version}");
+            assert_eq!(topics, ["t"], "version {version}");
         }
     }
 

@@ -36,6 +36,7 @@ use uuid::Uuid;
 use crate::dispatch::{Api, Connection, Outcome, Pieces, Request, decode};
 use crate::fetch::Fetches;
 use crate::fetch::arena::Frozen;
+use crate::fetch::leader_epoch::NO_EPOCH;
 use crate::fetch::reader::{self, Answer, Pass, Topics};
 use crate::fetch::response::{Head, write_frame};
 use crate::fetch::room::Held;
@@ -229,7 +230,8 @@ fn want(topic: TopicKey, partition: &FetchPartition) -> Want {
         position: Position {
             offset: partition.fetch_offset,
             max_bytes: partition.partition_max_bytes,
-            leader_epoch: partition.current_leader_epoch,
+            // Any negative epoch is none here, unlike in ListOffsets: as in Kafka.
+            leader_epoch: partition.current_leader_epoch.max(NO_EPOCH),
             fetched_epoch: partition.last_fetched_epoch,
         },
     }

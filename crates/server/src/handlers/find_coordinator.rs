@@ -33,12 +33,18 @@ const SEVERAL_KEYS_FROM: i16 = 4;
 /// make a large answer.
 const MESSAGES_MAX: usize = 100;
 
+/// What Kafka says where nothing is wrong, before there were several keys.
+const NO_ERROR: &str = "NONE";
+
 const GROUP: i8 = 0;
 const TRANSACTION: i8 = 1;
 
 async fn find_coordinator(context: Context, request: FindCoordinatorRequest) -> Option<FindCoordinatorResponse> {
     if context.version < SEVERAL_KEYS_FROM {
-        let one = locate(&context, request.key_type, &request.key).entry(request.key, true);
+        let mut one = locate(&context, request.key_type, &request.key).entry(request.key, true);
+        if one.error_code == 0 {
+            one.error_message = Some(StrBytes::from_static_str(NO_ERROR));
+        }
         let response = FindCoordinatorResponse::default()
             .with_error_code(one.error_code)
             .with_error_message(one.error_message)
@@ -92,7 +98,9 @@ impl Found {
         let entry = Entry::default().with_key(key);
         match self {
             Self::At { node, host, port } => {
-                entry.with_node_id(BrokerId(node)).with_host(host).with_port(i32::from(port)).with_error_message(None)
+                // Kafka has the empty text here, and not null.
+                let entry = entry.with_error_message(Some(StrBytes::default()));
+                entry.with_node_id(BrokerId(node)).with_host(host).with_port(i32::from(port))
             }
             Self::Nowhere { error, message } => entry
                 .with_node_id(BrokerId(-1))

@@ -11,7 +11,8 @@
 //! - An unknown name is created when both the client and the configuration allow it; otherwise 3. A bad name is 17, an
 //!   unknown id 100. A topic named twice is answered once. Names come back as they were sent, never a placeholder.
 //! - Only so many topics are created in one request; the others are answered with 5, upon which clients ask again.
-//! - Authorized operations are unset unless asked for; without authorization they are all of them.
+//! - Authorized operations are unset unless asked for; without authorization they are all of them, also of a topic that
+//!   does not exist, as in Kafka.
 //! - librdkafka's request for all topics carries three bytes too many from v9 on, see `without_filler`.
 
 use std::collections::HashSet;
@@ -191,7 +192,13 @@ impl Answers {
     }
 
     fn failed(&mut self, name: Option<TopicName>, id: Uuid, error: ResponseError) {
-        let answer = MetadataResponseTopic::default().with_error_code(error.code()).with_name(name).with_topic_id(id);
+        // What may be done with a name does not depend on a topic of that name.
+        let operations = self.operations.filter(|_| name.is_some());
+        let mut answer =
+            MetadataResponseTopic::default().with_error_code(error.code()).with_name(name).with_topic_id(id);
+        if let Some(operations) = operations {
+            answer.topic_authorized_operations = operations;
+        }
         self.topics.push(answer);
     }
 }

@@ -85,17 +85,19 @@ async fn unknown_topics_and_partitions_are_3_by_name_and_100_by_id() {
         for data in &response.responses[1].partitions {
             assert_eq!(data.error_code, code(ResponseError::UnknownTopicOrPartition));
         }
+        for data in response.responses.iter().flat_map(|topic| &topic.partitions) {
+            assert_eq!(data.aborted_transactions, Some(Vec::new()), "as Kafka has it");
+        }
     }
 }
 
 #[tokio::test]
-async fn a_stale_leader_epoch_is_fenced_and_a_future_one_unknown() {
+async fn a_leader_epoch_of_the_future_is_unknown_and_a_negative_one_is_none() {
     let world = World::new();
     let topic = world.topic("orders", 1).await;
     world.append_bytes(&topic, 0, 10).await;
-    let expected =
-        [(-1, 0), (0, 0), (1, code(ResponseError::UnknownLeaderEpoch)), (-2, code(ResponseError::FencedLeaderEpoch))];
-    for (epoch, expected) in expected {
+    // Any negative epoch is none.
+    for (epoch, expected) in [(-2, 0), (-1, 0), (0, 0), (1, code(ResponseError::UnknownLeaderEpoch))] {
         let partition = at(0, 0).with_current_leader_epoch(epoch);
         let data = one(&world, waiting(vec![of(&topic, vec![partition])], 10_000, 1)).await;
         assert_eq!(data.error_code, expected, "epoch {epoch}");

@@ -202,11 +202,13 @@ async fn operations_are_unset_unless_asked_for() {
     let response = bench.ask(8, &by_name(&["a"])).await;
     assert_eq!(response.cluster_authorized_operations, i32::MIN);
     assert_eq!(response.topics[0].topic_authorized_operations, i32::MIN);
+    let request = by_name(&["a", "nowhere"]).with_allow_auto_topic_creation(false);
     let request =
-        by_name(&["a"]).with_include_cluster_authorized_operations(true).with_include_topic_authorized_operations(true);
+        request.with_include_cluster_authorized_operations(true).with_include_topic_authorized_operations(true);
     let response = bench.ask(8, &request).await;
     assert_eq!(response.cluster_authorized_operations, CLUSTER_OPERATIONS);
-    assert_eq!(response.topics[0].topic_authorized_operations, TOPIC_OPERATIONS);
+    let operations: Vec<_> = response.topics.iter().map(|topic| topic.topic_authorized_operations).collect();
+    assert_eq!(operations, [TOPIC_OPERATIONS; 2]);
 }
 
 #[tokio::test]
