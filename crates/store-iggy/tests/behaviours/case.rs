@@ -10,7 +10,7 @@ use iggy::prelude::{
 };
 use iggy_common::{AutoLogin, Credentials, TcpClientConfig, TopicClient, TopicDetails};
 use milena_iggy_door::faults::{Fault, On};
-use milena_iggy_door::{Door, OffsetRules};
+use milena_iggy_door::{Door, DoorLimits, OffsetRules};
 use milena_server::ServerConfig;
 use milena_store::{PartitionRef, Store};
 use milena_store_embedded::faults::Saved;
@@ -90,12 +90,23 @@ pub(crate) struct Setup {
     /// Variables of real servers.
     pub(crate) envs: &'static [(&'static str, &'static str)],
     pub(crate) iggy: fn(&mut IggyConfig),
+    /// Bounds of the door.
+    pub(crate) door: fn(&mut DoorLimits),
     pub(crate) gateway: fn(&mut ServerConfig),
 }
 
 impl Default for Setup {
     fn default() -> Self {
-        Self { proxied: false, observer: None, partitions: 1, configs: &[], envs: &[], iggy: |_| {}, gateway: |_| {} }
+        Self {
+            proxied: false,
+            observer: None,
+            partitions: 1,
+            configs: &[],
+            envs: &[],
+            iggy: |_| {},
+            door: |_| {},
+            gateway: |_| {},
+        }
     }
 }
 
@@ -108,14 +119,23 @@ pub(crate) enum Servers {
 pub(crate) struct DoorServer {
     door: Mutex<Option<Door>>,
     address: SocketAddr,
+    limits: DoorLimits,
     folder: TempDir,
 }
 
 impl DoorServer {
-    async fn start() -> Self {
+    async fn start(limits: DoorLimits) -> Self {
         let folder = TempDir::with_prefix("milena-door-").unwrap();
-        let door = open_door(folder.path(), SocketAddr::from(([127, 0, 0, 1], 0)), OffsetRules::Server).await;
-        Self { address: door.address(), door: Mutex::new(Some(door)), folder }
+        let mut server =
+            Self { door: Mutex::new(None), address: SocketAddr::from(([127, 0, 0, 1], 0)), limits, folder };
+        let door = server.open().await;
+        server.address = door.address();
+        *server.door.get_mut() = Some(door);
+        server
+    }
+
+    async fn open(&self) -> Door {
+        open_door(self.folder.path(), self.address, OffsetRules::Server, self.limits.clone()).await
     }
 }
 
@@ -135,7 +155,9 @@ impl Case {
     pub(crate) async fn start(place: Place, setup: Setup) -> Option<Self> {
         let mut turn = None;
         let servers = if place == Place::Door {
-            Servers::Door(Box::new(DoorServer::start().await))
+            let mut limits = DoorLimits::default();
+            (setup.door)(&mut limits);
+            Servers::Door(Box::new(DoorServer::start(limits).await))
         } else {
             let Some(binary) = IggyServers::binary() else {
                 eprintln!("skipped: TEST_IGGY_SERVER names no binary of an Iggy server");
@@ -224,7 +246,7 @@ impl Case {
     pub(crate) async fn bring_back(&self) {
         match &self.servers {
             Servers::Door(server) => {
-                let door = open_door(server.folder.path(), server.address, OffsetRules::Server).await;
+                let door = server.open().await;
                 *server.door.lock() = Some(door);
             }
             Servers::Real(servers) => tokio::task::block_in_place(|| servers.lock().restart(0)),

@@ -116,7 +116,7 @@ async fn b21_a_single_message_that_expired_leaves_the_end_where_it_was(case: Cas
     assert_eq!(produce(&mut client, plain(&[record("next")])).await.base_offset, 1);
     assert_eq!(offset(&mut client, LATEST).await, 2);
 }
-shown!(b21_a_single_message_that_expired_leaves_the_end_where_it_was in one_node with Setup {
+shown!(b21_a_single_message_that_expired_leaves_the_end_where_it_was in door, one_node with Setup {
     configs: &[("segment.bytes", "1048576"), ("retention.ms", "1000"), ("max.message.bytes", "4000000")],
     ..small_segments()
 });

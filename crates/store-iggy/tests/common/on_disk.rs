@@ -12,7 +12,12 @@ use milena_store_embedded::EmbeddedConfig;
 use milena_testkit::SOON;
 use milena_testkit::iggy_server::{PASSWORD, USER};
 
-pub(crate) async fn open_door(folder: &Path, listen: SocketAddr, offset_rules: OffsetRules) -> Door {
+pub(crate) async fn open_door(
+    folder: &Path,
+    listen: SocketAddr,
+    offset_rules: OffsetRules,
+    limits: DoorLimits,
+) -> Door {
     let embedded = EmbeddedConfig {
         dir: Some(folder.to_owned()),
         segment_bytes: 16 << 20,
@@ -36,7 +41,7 @@ pub(crate) async fn open_door(folder: &Path, listen: SocketAddr, offset_rules: O
         password: Some(Secret::new(PASSWORD)),
         offset_rules,
         instance_id: 0,
-        limits: DoorLimits::default(),
+        limits,
     };
     let admin: Arc<dyn TopicAdmin> = Arc::new(Arc::clone(&store));
     Box::pin(Door::open(config, store, admin, Arc::new(Memory::new(256 << 20)))).await.unwrap()
