@@ -1,4 +1,5 @@
-//! Whatever is advertised is served: a good request to every API in every version, and an answer of exactly that version.
+//! Whatever is advertised is served: a good and an empty request to every API in every version, and an answer of exactly that
+//! version.
 
 #![allow(
     clippy::unwrap_used,
@@ -14,8 +15,9 @@ mod groups_kit;
 
 use std::collections::BTreeMap;
 
-use every_version_kit::Walk;
+use every_version_kit::{Walk, empty};
 use milena_server::dispatch::APIS;
+use milena_testkit::TestServer;
 
 /// Clients turn features off by the minimum versions they see, and use what is in the table.
 #[tokio::test]
@@ -48,4 +50,10 @@ async fn what_is_advertised_is_answered_in_every_served_version() {
         ("DescribeTransactions", vec![105]),
     ]);
     assert_eq!(refusals, expected);
+}
+
+/// An answer that the client cannot read is worse for it than an error, whatever it asked for.
+#[tokio::test]
+async fn an_empty_request_is_answered_in_the_layout_of_its_version() {
+    empty::ask(&TestServer::start().await).await;
 }

@@ -1,6 +1,7 @@
-//! A good request to every API in every version.
+//! A good request to every API in every version, and an empty one.
 
 mod cluster;
+pub(crate) mod empty;
 mod groups;
 mod records;
 mod topics;
