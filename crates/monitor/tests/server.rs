@@ -18,6 +18,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use groups_kit::{Member, builder, create, join_request, server, text, topic};
 use kit::{Scrape, scrape, until, watch};
+use milena_records::Codec;
+use milena_records::client::{Record, build_batch};
 use milena_store::Durability;
 use milena_testkit::{RawClient, TestServer};
 use milena_wire::kafka_protocol::messages::fetch_request::{FetchPartition, FetchTopic};
@@ -33,8 +35,11 @@ fn produce(name: &str, records: Bytes) -> ProduceRequest {
 }
 
 async fn produce_one(client: &mut RawClient, name: &str) -> i16 {
-    let record = milena_records::client::Record { value: Some(b"v".to_vec()), timestamp_ms: 1, ..Default::default() };
-    let batch = milena_records::client::build_batch(&[record], milena_records::Codec::None, None);
+    produce_records(client, name, &[Record { value: Some(b"v".to_vec()), timestamp_ms: 1, ..Record::default() }]).await
+}
+
+async fn produce_records(client: &mut RawClient, name: &str, records: &[Record]) -> i16 {
+    let batch = build_batch(records, Codec::None, None);
     let answer = client.request(9, &produce(name, Bytes::from(batch))).await;
     answer.responses[0].partition_responses[0].error_code
 }
@@ -82,6 +87,23 @@ async fn every_api_has_its_requests_and_their_times() {
     assert!(now.value("milena_bytes_in_total", &[]) > now.value("milena_produce_bytes_total", &[]));
     assert!(now.value("milena_bytes_out_total", &[]) > before.value("milena_bytes_out_total", &[]));
     assert_eq!((now.value("milena_topics", &[]), now.value("milena_partitions", &[])), (1.0, 1.0));
+}
+
+/// They are the records that Iggy's own clients cannot read as they are.
+#[tokio::test]
+async fn records_that_no_plain_message_can_hold_are_counted() {
+    let server = server().await;
+    let monitor = watch(&server).await;
+    let mut client = server.client().await;
+    create(&mut client, "t", 1).await;
+    let plain = Record { value: Some(b"v".to_vec()), timestamp_ms: 1, ..Record::default() };
+    let without_value = Record { headers: vec![("h".to_owned(), None)], ..plain.clone() };
+    let twice = ("h".to_owned(), Some(b"1".to_vec()));
+    let repeated = Record { headers: vec![twice.clone(), twice], ..plain.clone() };
+    assert_eq!(produce_records(&mut client, "t", &[plain, without_value, repeated]).await, 0);
+    let now = scrape(&monitor).await;
+    let counted = ["milena_produce_records_total", "milena_produce_enveloped_records_total"];
+    assert_eq!(counted.map(|name| now.value(name, &[])), [3.0, 2.0]);
 }
 
 #[tokio::test]

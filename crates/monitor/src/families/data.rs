@@ -26,6 +26,11 @@ fn write_produce(broker: &Broker, families: &mut Families<'_>) -> fmt::Result {
         metrics.bytes.get(),
     )?;
     families.counter(
+        "milena_produce_enveloped_records_total",
+        "Of the records that were stored, those that no plain message can hold, so that readers of the store see an envelope.",
+        metrics.enveloped.get(),
+    )?;
+    families.counter(
         "milena_produce_duplicates_total",
         "Batches that were stored before and were answered with the offset they have.",
         metrics.duplicates.get(),

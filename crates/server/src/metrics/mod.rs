@@ -75,6 +75,8 @@ pub struct ProduceMetrics {
     pub records: Counter,
     /// Bytes of batches as the client sent them.
     pub bytes: Counter,
+    /// Of the records, those that no plain message can hold: what reads the store without Milena sees the envelope.
+    pub enveloped: Counter,
     /// Batches that were stored before and were answered with the offset they have.
     pub duplicates: Counter,
     /// Batches that were answered with an error.

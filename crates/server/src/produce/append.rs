@@ -31,6 +31,8 @@ pub struct Prepared {
     pub tells_append_time: bool,
     /// Bytes of the batch as the client sent it.
     pub sent_bytes: usize,
+    /// How many of its records no plain message can hold.
+    pub enveloped: u32,
 }
 
 /// A batch that is stored, by this request or by an earlier one.
@@ -312,6 +314,7 @@ impl Shared {
         self.metrics.batches.add(1);
         self.metrics.records.add(u64::from(prepared.batch.count));
         self.metrics.bytes.add(prepared.sent_bytes as u64);
+        self.metrics.enveloped.add(u64::from(prepared.enveloped));
     }
 
     /// Counts copies of a batch that was sent again and then landed twice.

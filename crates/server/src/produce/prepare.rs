@@ -101,7 +101,14 @@ impl Mapper<'_> {
         };
         let sequence = sequence.map(|batch| Batch { span: Span { count: mapped.count, ..batch.span }, ..batch });
         let tells_append_time = config.timestamp_type == TimestampType::LogAppendTime;
-        Ok(Prepared { batch, first_id: first_id(ids), sequence, tells_append_time, sent_bytes: entry.records.len() })
+        Ok(Prepared {
+            batch,
+            first_id: first_id(ids),
+            sequence,
+            tells_append_time,
+            sent_bytes: entry.records.len(),
+            enveloped: mapped.enveloped,
+        })
     }
 
     /// Producer section of the batch, when its duplicates are to be found.

@@ -167,6 +167,7 @@ pub(crate) fn prepared(batch: Batch) -> Prepared {
         sequence: Some(batch),
         tells_append_time: false,
         sent_bytes: 100,
+        enveloped: 0,
     }
 }
 
@@ -174,7 +175,7 @@ pub(crate) fn prepared(batch: Batch) -> Prepared {
 pub(crate) fn plain(first_id: u128, count: u32) -> Prepared {
     let messages: Vec<_> = (0..count).map(|index| TestMessage::new(first_id + u128::from(index), b"value")).collect();
     let batch = batch_of(&messages);
-    Prepared { batch, first_id, sequence: None, tells_append_time: false, sent_bytes: 100 }
+    Prepared { batch, first_id, sequence: None, tells_append_time: false, sent_bytes: 100, enveloped: 0 }
 }
 
 /// Settings of a mode.
