@@ -11,6 +11,7 @@ mod apply;
 mod plan;
 
 use std::fmt;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use milena_store::{INTERNAL_STREAM, StoreError};
@@ -18,6 +19,7 @@ use milena_store::{INTERNAL_STREAM, StoreError};
 use crate::folder::{AtRest, OpenError};
 use crate::fs::real::RealFs;
 use crate::partition::partition_dir;
+use apply::Work;
 use plan::Plan;
 
 /// What a repair did, or would do.
@@ -128,6 +130,16 @@ impl RepairReport {
 /// # Errors
 /// When the folder is in use, has another format, its catalog cannot be read, or a file cannot be read or written.
 pub fn repair_data(dir: &Path, execute: bool, time: &str) -> Result<RepairReport, OpenError> {
+    repair_until(dir, execute, time, &|| Ok(()))
+}
+
+/// As [`repair_data`]; an error of `before_change`, which is called before each change, ends it there.
+pub(crate) fn repair_until(
+    dir: &Path,
+    execute: bool,
+    time: &str,
+    before_change: &dyn Fn() -> io::Result<()>,
+) -> Result<RepairReport, OpenError> {
     let store = |error: StoreError| OpenError::Store { dir: dir.to_owned(), error };
     let at_rest = AtRest::of(&RealFs, dir)?;
     let mut report = RepairReport::default();
@@ -140,7 +152,8 @@ pub fn repair_data(dir: &Path, execute: bool, time: &str) -> Result<RepairReport
             if info.topic.stream() == INTERNAL_STREAM {
                 repairs.iter_mut().for_each(|repair| repair.kind = RepairKind::State);
             } else if execute && !repairs.is_empty() {
-                apply::apply(dir, &folder, &plan, &repairs, time).map_err(store)?;
+                let work = Work { root: dir, dir: &folder, before_change };
+                work.apply(&plan, &repairs, time).map_err(store)?;
             }
             report.repairs.append(&mut repairs);
         }

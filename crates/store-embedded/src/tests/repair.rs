@@ -1,5 +1,7 @@
 //! Damage is cut out of a folder, and everything else stays.
 
+use std::cell::Cell;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -8,6 +10,7 @@ use pollster::block_on;
 use tempfile::TempDir;
 
 use super::basics::{ALL, batch};
+use crate::repair::repair_until;
 use crate::{EmbeddedConfig, RepairKind, check_data, open, repair_data};
 
 /// Bytes of an entry with one message of 8 bytes.
@@ -267,4 +270,49 @@ fn a_folder_in_use_is_not_repaired() {
     assert!(error.to_string().contains("in use by another process"), "{error}");
     assert!(matches!(StoreError::from(error), StoreError::Busy { .. }));
     drop(store);
+}
+
+/// A folder with damage of every kind that a repair changes files for, and the offsets that are left then.
+fn damaged() -> (Folder, Vec<u64>) {
+    let folder = Folder::new("kafka");
+    let segments = folder.segments();
+    let base = |number: usize| segments[number].file_stem().unwrap().to_str().unwrap().parse::<u64>().unwrap();
+    std::fs::remove_file(&segments[0]).unwrap();
+    // The head of one, within another, and the end.
+    flip(&segments[1], 3);
+    flip(&segments[2], HEAD + ENTRY + 70);
+    let newest = segments.last().unwrap();
+    flip(newest, usize::try_from(std::fs::metadata(newest).unwrap().len()).unwrap() - 3);
+    let left = (base(1)..99).filter(|offset| *offset != base(2) + 1).collect();
+    (folder, left)
+}
+
+#[test]
+fn a_repair_that_ends_before_any_of_its_changes_is_run_again() {
+    let mut changes = 0;
+    loop {
+        let (folder, left) = damaged();
+        let to_go = Cell::new(changes);
+        let before_change = || match to_go.get() {
+            0 => Err(io::Error::other("ended")),
+            more => {
+                to_go.set(more - 1);
+                Ok(())
+            }
+        };
+        let ended = repair_until(folder.dir.path(), true, "now", &before_change);
+        if let Err(error) = &ended {
+            assert!(error.to_string().contains("ended"), "{error}");
+            folder.repair(true);
+        }
+        assert!(folder.is_sound(), "after {changes} changes");
+        assert_eq!(folder.repair(true), [], "after {changes} changes");
+        assert_eq!(folder.offsets(), left, "after {changes} changes");
+        if ended.is_ok() {
+            break;
+        }
+        changes += 1;
+    }
+    // The log, three segments and the start.
+    assert!(changes > 25, "{changes}");
 }
