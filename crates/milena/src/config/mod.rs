@@ -7,6 +7,8 @@
 //! - [`listeners`]: the one part that is a list
 //! - [`show`]: the effective configuration as TOML, each value with its source
 
+#[cfg(test)]
+mod documents;
 mod groups;
 mod iggy;
 mod iggy_door;
