@@ -54,6 +54,9 @@ pub enum Scenario {
     /// Milena in front of an Iggy server, and Iggy's SDK through a proxy
     #[cfg(feature = "iggy")]
     Iggy(crate::scenarios::iggy::Options),
+    /// Iggy's SDK at an Iggy server, and at Milena on its embedded store
+    #[cfg(feature = "iggy")]
+    Door(crate::scenarios::iggy::DoorOptions),
     /// Copy bytes to another address and back
     #[cfg(feature = "iggy")]
     #[command(hide = true)]

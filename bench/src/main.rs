@@ -47,6 +47,11 @@ async fn measure(cli: &Cli) -> Result<Report> {
             alternate("iggy", &mut named, rounds, measure).await
         }
         #[cfg(feature = "iggy")]
+        Scenario::Door(options) => {
+            let mut served = options.start(&servers.binaries()?, &servers.set)?;
+            alternate("door", &mut served, rounds, async |served, round| options.round(served, round).await).await
+        }
+        #[cfg(feature = "iggy")]
         Scenario::Proxy(options) => Err(options.run().await.err().unwrap_or_else(|| "the proxy ended".into())),
         // A second round would count the offsets of the first one.
         Scenario::Start(options) => {

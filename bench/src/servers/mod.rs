@@ -89,6 +89,14 @@ impl Target {
         Self::of(Self::configured(child.env("MILENA_IGGY_PASSWORD", iggy::PASSWORD), settings).start())
     }
 
+    /// As [`Target::milena`], with Iggy clients served at `address`.
+    #[cfg(feature = "iggy")]
+    #[must_use]
+    pub fn milena_with_door(binary: &Path, settings: &[String], address: std::net::SocketAddr) -> Self {
+        let child = ChildServer::builder(binary).args(["--iggy-listen", &address.to_string()]);
+        Self::of(Self::configured(child.env("MILENA_IGGY_DOOR_PASSWORD", iggy::PASSWORD), settings).start())
+    }
+
     fn configured(child: milena_testkit::child::Builder, settings: &[String]) -> milena_testkit::child::Builder {
         // Members must not wait for each other, and partitions are created by the thousand.
         let fixed = ["groups.initial_rebalance_delay=0s", "max_partitions_per_topic=100000", "logging.level=error"];

@@ -3,6 +3,7 @@
 //! Three processes either way: a client, one in the middle, the server. Both ways write to topics that Milena created, so
 //! that an acknowledgement means the same. Measured in turn on one server.
 
+mod door;
 mod proxy;
 mod sdk;
 
@@ -12,6 +13,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use clap::Args;
+pub use door::Options as DoorOptions;
 pub use proxy::Options as ProxyOptions;
 use proxy::Proxy;
 
@@ -104,8 +106,8 @@ impl Options {
         create_topic(&mut admin, &topic, self.partitions).await?;
         let between = way.proxy.as_ref().map(Proxy::id).or(way.milena.id());
         let between = between.ok_or_else(|| Error::from("no process in the middle"))?;
-        let mut meter =
-            Meter { processes: [between, server.id()], bytes: self.record_bytes, measures: Measures::default() };
+        let processes = vec![("in the middle", between), ("Iggy server", server.id())];
+        let mut meter = Meter { processes, bytes: self.record_bytes, measures: Measures::default() };
         match &way.proxy {
             None => self.by_kafka(&way.milena.address, &topic, &mut meter).await?,
             Some(proxy) => self.by_sdk(proxy.address(), &topic, &mut meter).await?,
@@ -173,9 +175,9 @@ impl Options {
     }
 }
 
-/// Throughput and CPU time of the process in the middle and of the server.
+/// Throughput, and CPU time of processes.
 struct Meter {
-    processes: [u32; 2],
+    processes: Vec<(&'static str, u32)>,
     bytes: usize,
     measures: Measures,
 }
@@ -183,18 +185,17 @@ struct Meter {
 impl Meter {
     #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
     async fn measure(&mut self, name: &str, work: impl Future<Output = Result<(u64, Latencies)>>) -> Result<()> {
-        let [between, server] = self.processes;
-        let before = [Usage::of(between)?, Usage::of(server)?];
+        let usage = || self.processes.iter().map(|(_, id)| Usage::of(*id)).collect::<Result<Vec<_>>>();
+        let before = usage()?;
         let (client, start) = (Usage::own()?, Instant::now());
         let (records, latencies) = work.await?;
         let seconds = start.elapsed().as_secs_f64();
-        let after = [Usage::of(between)?, Usage::of(server)?];
+        let after = usage()?;
         let client = Usage::own()?.cpu.saturating_sub(client.cpu).as_secs_f64();
         let gigabytes = records as f64 * self.bytes as f64 / 1e9;
         self.measures.add(format!("{name}: MB/s"), gigabytes * 1e3 / seconds);
         self.measures.add(format!("{name}: thousand records/s"), records as f64 / 1e3 / seconds);
-        let names = ["in the middle", "Iggy server"];
-        for ((name_of, before), after) in names.iter().zip(before).zip(after) {
+        for (((name_of, _), before), after) in self.processes.iter().zip(before).zip(after) {
             let cpu = after.cpu.saturating_sub(before.cpu).as_secs_f64();
             self.measures.add(format!("{name}: CPU-s per GB, {name_of}"), cpu / gigabytes);
         }

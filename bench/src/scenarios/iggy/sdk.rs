@@ -7,7 +7,13 @@ use std::sync::Arc;
 use iggy::prelude::{
     Client as _, Consumer, Identifier, IggyMessage, MessageClient as _, Partitioning, PollingStrategy, TcpClient,
 };
-use iggy_common::{AutoLogin, Credentials, TcpClientConfig};
+use iggy_binary_protocol::codes::CREATE_TOPIC_CODE;
+use iggy_binary_protocol::requests::topics::CreateTopicRequest;
+use iggy_binary_protocol::{WireEncode as _, WireIdentifier, WireName};
+use iggy_common::{
+    AutoLogin, BinaryTransport as _, Credentials, StreamClient as _, TcpClientConfig, TopicClient as _,
+    TopicCreateOptions,
+};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -33,6 +39,30 @@ async fn connect(address: SocketAddr) -> Result<TcpClient> {
     }))?;
     client.connect().await?;
     Ok(client)
+}
+
+/// Creates a topic whose messages are written before they are acknowledged. The request is made here: the SDK's own would name
+/// options of newer servers.
+pub(super) async fn create(address: SocketAddr, topic: &str, partitions: u32) -> Result<()> {
+    let client = connect(address).await?;
+    if client.get_stream(&Identifier::named(STREAM)?).await?.is_none() {
+        client.create_stream(STREAM).await?;
+    }
+    let options = TopicCreateOptions { messages_required_to_save: Some(1), ..TopicCreateOptions::default() };
+    let request = CreateTopicRequest {
+        stream_id: WireIdentifier::named(STREAM)?,
+        partitions_count: partitions,
+        name: WireName::new(topic)?,
+        options: options.to_explicit_wire(|_| false)?,
+    };
+    client.send_raw_with_response(CREATE_TOPIC_CODE, request.to_bytes()).await?;
+    Ok(())
+}
+
+/// Deletes a topic.
+pub(super) async fn delete(address: SocketAddr, topic: &str) -> Result<()> {
+    connect(address).await?.delete_topic(&Identifier::named(STREAM)?, &Identifier::named(topic)?).await?;
+    Ok(())
 }
 
 /// Sends `batches` batches over each connection.
