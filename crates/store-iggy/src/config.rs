@@ -67,6 +67,8 @@ pub struct IggyConfig {
     pub snapshot_behind_bytes: usize,
     /// Age of the access token at which it is replaced; it is valid for 24 hours.
     pub token_renewal: Duration,
+    /// How long no node of a cluster has had a message before it is counted as lost and readers go on behind it.
+    pub lost_grace: Duration,
 }
 
 impl IggyConfig {
@@ -91,6 +93,7 @@ impl IggyConfig {
             probe_interval_max: limits::PROBE_INTERVAL_MAX,
             snapshot_behind_bytes: limits::SNAPSHOT_BEHIND_BYTES,
             token_renewal: limits::TOKEN_RENEWAL,
+            lost_grace: limits::LOST_GRACE,
         }
     }
 }

@@ -288,14 +288,14 @@ impl Dialer {
         Some(self.roster.home(None, Instant::now()).as_ref() == Some(node))
     }
 
-    /// A connection to this node and no other, whether or not it leads anything; `None` when it does not answer.
-    pub(crate) async fn dial_node(&self, node: &Node) -> Option<Arc<TcpClient>> {
+    /// A connection to this node and no other, whether or not it leads anything.
+    pub(crate) async fn dial_node(&self, node: &Node) -> Result<Arc<TcpClient>, DialError> {
         let token = self.token.read().clone();
         let credentials = match token {
             Some(token) => Credentials::PersonalAccessToken(token),
             None => Credentials::UsernamePassword(self.config.user.clone(), self.config.password.clone()),
         };
-        self.dial_one(node, &credentials, Settle::Stay).await.ok()
+        self.dial_one(node, &credentials, Settle::Stay).await
     }
 
     /// Until the server refuses the access token.

@@ -294,6 +294,7 @@ impl Store for IggyStore {
                 if let Err(error) = inner.save_ends().await {
                     tracing::warn!(%error, "the ends of partitions are not saved: one that falls now may go unnoticed");
                 }
+                inner.visits.close().await;
                 for line in inner.pool.all() {
                     for client in line.take().await {
                         inner.dialer.forget_token(&client).await;

@@ -8,29 +8,27 @@
 //!   the same ones;
 //! - most nodes answered, and none has anything below either: the partition begins later, by retention. An acknowledged
 //!   message is on most nodes, so one of those that answered would have it;
-//! - none has them, and all answered: they are lost. That is believed when it is still so after [`limits::LOST_GRACE`],
-//!   with an answer in between that only a leader can give, since a node may still be taking them in. Then they are
-//!   passed over, as Kafka's clients know it from compaction: what lies behind them is as it was acknowledged, and a
-//!   consumer that waits for what no node has would wait for ever;
+//! - none has them, and all have what comes behind: they are lost. That is believed when it was so at each of the times
+//!   that somebody asked, over [`limits::LOST_GRACE`] and not further apart than [`limits::LOST_SEEN_AGAIN`], with an
+//!   answer in between that only a leader can give, since a node may still be taking them in. Then they are passed over,
+//!   as Kafka's clients know it from compaction: what lies behind them is as it was acknowledged, and a consumer that
+//!   waits for what no node has would wait for ever;
 //! - otherwise a node that is away may have them, and is waited for.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use iggy::prelude::TcpClient;
 use iggy_binary_protocol::WirePollingStrategy;
-use iggy_common::{BinaryTransport, IggyError, TopicClient};
+use iggy_common::{BinaryTransport, IggyError};
 use milena_store::{PartitionRef, ReadLimit, StoreError};
-use tokio::time::timeout;
 
-use crate::inner::{Inner, is_same};
+use crate::inner::Inner;
 use crate::limits;
-use crate::line::For;
 use crate::poll::{self, Polled};
-use crate::roster::Node;
 
 const ONE: ReadLimit = ReadLimit { bytes: 0, at_least_one: true };
 
@@ -71,7 +69,7 @@ pub(crate) enum Verdict {
     Found(Polled),
     /// Nobody has anything below this offset, which is above the wanted one.
     Starts(u64),
-    /// Every node was asked, and none has the messages below this offset.
+    /// Every node has something behind them, and none has the messages below this offset.
     Nobody { next: u64 },
     /// Two nodes have different messages at one offset.
     Differ,
@@ -82,7 +80,9 @@ pub(crate) enum Verdict {
 fn judge(mut answers: Vec<Said>, nodes: usize, wanted: &Range<u64>) -> Verdict {
     // A node that could not read its disk, or still builds the partition, delivers nothing as if there were nothing.
     answers.retain(|said| said.polled.first.is_some() || said.start.is_some());
-    let (most_answered, all_answered) = (answers.len() * 2 > nodes, answers.len() >= nodes);
+    let most_answered = answers.len() * 2 > nodes;
+    // One that has nothing behind them may not have come so far yet.
+    let all_passed = answers.iter().filter(|said| said.polled.first.is_some()).count() >= nodes;
     let starts = answers.iter().filter_map(|said| said.start).min();
     let behind = answers.iter().filter_map(|said| said.polled.first).filter(|first| *first > wanted.start).min();
     let mut having: Vec<Said> = answers.into_iter().filter(|said| said.has(wanted.start)).collect();
@@ -94,7 +94,7 @@ fn judge(mut answers: Vec<Said>, nodes: usize, wanted: &Range<u64>) -> Verdict {
     }
     match starts {
         Some(start) if start > wanted.start && most_answered => Verdict::Starts(start),
-        Some(start) if start <= wanted.start && all_answered => {
+        Some(start) if start <= wanted.start && all_passed => {
             Verdict::Nobody { next: behind.unwrap_or(wanted.end).min(wanted.end) }
         }
         _ => Verdict::Unknown,
@@ -108,12 +108,16 @@ pub(crate) struct Gaps {
     elsewhere: Option<Range<u64>>,
     /// Messages that no node had, by the offset behind them.
     missing: BTreeMap<u64, Missing>,
+    /// When it was last said that two nodes have different messages.
+    differed: Option<Instant>,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Missing {
     from: u64,
     since: Instant,
+    /// When nobody had them the last time.
+    last: Instant,
     is_lost: bool,
     /// Messages that were counted as lost.
     counted: u64,
@@ -138,7 +142,7 @@ impl Gaps {
 
     /// Other nodes have what the leader lacks. True when that was not known.
     pub(crate) fn found(&mut self, gap: Range<u64>) -> bool {
-        self.missing.retain(|next, missing| *next <= gap.start || missing.from >= gap.end);
+        self.are_there(&gap);
         let is_new = self.elsewhere(gap.start).is_none_or(|end| end != gap.end);
         if is_new {
             self.elsewhere = Some(gap);
@@ -146,37 +150,61 @@ impl Gaps {
         is_new
     }
 
+    /// The leader delivers these.
+    pub(crate) fn delivered(&mut self, polled: &Polled) {
+        if self.missing.is_empty() {
+            return;
+        }
+        for entry in &polled.entries {
+            self.are_there(&(entry.base_offset..entry.base_offset.saturating_add(u64::from(entry.count))));
+        }
+    }
+
+    fn are_there(&mut self, found: &Range<u64>) {
+        self.missing.retain(|next, missing| *next <= found.start || missing.from >= found.end);
+    }
+
+    /// True when it is to be said that two nodes have different messages: each read finds that again.
+    fn may_tell_difference(&mut self, now: Instant) -> bool {
+        let may = self.differed.is_none_or(|last| now.saturating_duration_since(last) >= limits::DIFFER_PAUSE);
+        if may {
+            self.differed = Some(now);
+        }
+        may
+    }
+
     /// They are asked in vain, or the leader has it again.
     pub(crate) fn not_elsewhere(&mut self) {
         self.elsewhere = None;
     }
 
-    /// All nodes answered, and none has the messages in `gap`.
-    pub(crate) fn nobody_has(&mut self, gap: Range<u64>, now: Instant) -> Absence {
+    /// All nodes answered, and none has the messages in `gap`. That is believed after `grace`.
+    pub(crate) fn nobody_has(&mut self, gap: Range<u64>, grace: Duration, now: Instant) -> Absence {
         if !self.missing.contains_key(&gap.end) && self.missing.len() >= limits::GAPS_MAX {
             self.missing.pop_first();
         }
-        let fresh = Missing { from: gap.start, since: now, is_lost: false, counted: 0 };
+        let fresh = Missing { from: gap.start, since: now, last: now, is_lost: false, counted: 0 };
         let mut is_new = false;
         let missing = self.missing.entry(gap.end).or_insert_with(|| {
             is_new = true;
             fresh
         });
-        if gap.start < missing.from {
-            // Of the first of them this is the first sight.
+        let is_stale = !missing.is_lost && now.saturating_duration_since(missing.last) > limits::LOST_SEEN_AGAIN;
+        if gap.start < missing.from || is_stale {
+            // Of the first of them this is the first sight; or nobody looked for long, and they may have been there meanwhile.
             *missing = Missing { counted: missing.counted, ..fresh };
             is_new = true;
         }
         if is_new {
             return Absence::New;
         }
-        if now.saturating_duration_since(missing.since) < limits::LOST_GRACE {
+        missing.last = now;
+        if now.saturating_duration_since(missing.since) < grace {
             return Absence::Waits;
         }
         let count = gap.end.saturating_sub(gap.start);
         let more = count.saturating_sub(missing.counted);
-        *missing =
-            Missing { from: gap.start, since: missing.since, is_lost: true, counted: missing.counted.max(count) };
+        *missing = Missing { from: gap.start, is_lost: true, counted: missing.counted.max(count), ..*missing };
         Absence::Lost { more }
     }
 
@@ -196,73 +224,45 @@ pub(crate) enum Instead {
 }
 
 impl Inner {
-    /// All nodes that can be reached, one after another: this is rare, and each answer may be large.
+    /// What the nodes that can be reached have of it. They are asked at once, so that each answer that is as large as a
+    /// read may be is in memory as often as there are nodes; this is rare.
     pub(crate) async fn ask_around(&self, at: &PartitionRef, wanted: &Wanted) -> Verdict {
-        let roster = &self.dialer.roster;
-        let mut answers = Vec::new();
-        for node in roster.reachable(Instant::now()) {
-            answers.extend(self.ask_one(&node, at, Some(wanted)).await);
-        }
-        let verdict = judge(answers, roster.len(), &wanted.offsets);
+        let Some(partition) = self.topics.get(&at.topic).and_then(|state| state.partition(at.partition)) else {
+            return Verdict::Unknown;
+        };
+        let (from, limit) = (wanted.offsets.start, wanted.limit);
+        let count = partition.lock().poll_count(limit.bytes, wanted.offsets.end.saturating_sub(from));
+        let poll = self.poll_request(at, WirePollingStrategy::offset(from), count);
+        let first = self.poll_request(at, WirePollingStrategy::first(), 1);
+        let (Ok(poll), Ok(first)) = (poll, first) else { return Verdict::Unknown };
+        let polls = Arc::new((poll, first));
+        let ask = move |client: Arc<TcpClient>, _| {
+            let polls = Arc::clone(&polls);
+            async move {
+                let (poll, first) = &*polls;
+                let body: Bytes = client.send_poll_with_response(poll).await?;
+                let mut said = Said { polled: poll::decode(&body, from, limit), start: None };
+                if !said.has(from) {
+                    let body: Bytes = client.send_poll_with_response(first).await?;
+                    said.start = poll::decode(&body, 0, ONE).first;
+                }
+                Ok::<_, IggyError>(said)
+            }
+        };
+        let answers = self.ask_nodes(&at.topic, ask).await.into_iter().map(|(_, said)| said).collect();
+        let verdict = judge(answers, self.dialer.roster.len(), &wanted.offsets);
         match &verdict {
             Verdict::Found(polled) => {
                 self.metrics.gap_reads.add(1);
-                tracing::debug!(partition = ?at, from = wanted.offsets.start, messages = polled.messages, "read elsewhere");
+                tracing::debug!(partition = ?at, from, messages = polled.messages, "read elsewhere");
             }
-            Verdict::Differ => tracing::error!(
-                partition = ?at, offset = wanted.offsets.start,
+            Verdict::Differ if partition.lock().gaps.may_tell_difference(Instant::now()) => tracing::error!(
+                partition = ?at, offset = from,
                 "two nodes of the Iggy cluster have different messages at one offset, and the one that leads has none"
             ),
-            Verdict::Starts(_) | Verdict::Nobody { .. } | Verdict::Unknown => {}
+            Verdict::Differ | Verdict::Starts(_) | Verdict::Nobody { .. } | Verdict::Unknown => {}
         }
         verdict
-    }
-
-    /// What one node has; `None` when it does not answer, or knows another topic of that name.
-    async fn ask_one(&self, node: &Node, at: &PartitionRef, wanted: Option<&Wanted>) -> Option<Said> {
-        let (stream, topic) = self.names.topic(at.topic.stream(), at.topic.topic()).ok()?;
-        let first = self.poll_request(at, WirePollingStrategy::first(), 1).ok()?;
-        let from = wanted.map_or(0, |wanted| wanted.offsets.start);
-        let limit = wanted.map_or(ONE, |wanted| wanted.limit);
-        let poll = match wanted {
-            Some(wanted) => {
-                let partition = self.topics.get(&at.topic)?.partition(at.partition)?;
-                let count = partition.lock().poll_count(limit.bytes, wanted.offsets.end.saturating_sub(from));
-                Some(self.poll_request(at, WirePollingStrategy::offset(from), count).ok()?)
-            }
-            None => None,
-        };
-        let ask = |client: Arc<TcpClient>| async move {
-            let details = client.get_topic(&stream, &topic).await?;
-            if !details.is_some_and(|details| is_same(&at.topic, &details)) {
-                return Ok::<_, IggyError>(None);
-            }
-            let mut said = Said::default();
-            if let Some(poll) = poll {
-                let body: Bytes = client.send_poll_with_response(&poll).await?;
-                said.polled = poll::decode(&body, from, limit);
-            }
-            if !said.has(from) {
-                let body: Bytes = client.send_poll_with_response(&first).await?;
-                said.start = poll::decode(&body, 0, ONE).first;
-            }
-            Ok(Some(said))
-        };
-        let call = self.pool.read().call(For::Node(node), ask, |outcome| outcome);
-        timeout(limits::NODE_PATIENCE, call).await.ok()?.ok()?
-    }
-
-    /// Where a partition begins in a cluster: of most nodes, the first message that any of them has, `u64::MAX` when none has
-    /// one; `None` when too few answer. That a node delivers nothing says something only where the partition may be empty.
-    pub(crate) async fn earliest(&self, at: &PartitionRef, may_be_empty: bool) -> Option<u64> {
-        let roster = &self.dialer.roster;
-        let (mut answers, mut earliest) = (0, u64::MAX);
-        for node in roster.reachable(Instant::now()) {
-            let Some(said) = self.ask_one(&node, at, None).await else { continue };
-            answers += usize::from(may_be_empty || said.start.is_some());
-            earliest = earliest.min(said.start.unwrap_or(u64::MAX));
-        }
-        (answers * 2 > roster.len()).then_some(earliest)
     }
 
     /// The node that is read lacks the first of the wanted messages and has what is behind the last.
@@ -302,10 +302,11 @@ impl Inner {
     /// True when messages that no node has are given up.
     fn are_lost(&self, at: &PartitionRef, gap: Range<u64>, gaps: &mut Gaps) -> bool {
         let now = Instant::now();
-        match gaps.nobody_has(gap.clone(), now) {
+        let grace = self.config().lost_grace;
+        match gaps.nobody_has(gap.clone(), grace, now) {
             Absence::New => {
                 tracing::error!(
-                    partition = ?at, offsets = ?gap, wait = ?limits::LOST_GRACE,
+                    partition = ?at, offsets = ?gap, wait = ?grace,
                     "no node of the Iggy cluster has these acknowledged messages; they are waited for, and passed over then"
                 );
                 // Nothing more is read here before the leader has answered.

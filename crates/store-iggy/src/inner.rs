@@ -28,10 +28,12 @@ use crate::search::Searches;
 use crate::state::Reader;
 use crate::table::Table;
 use crate::topics::{TopicState, Topics};
+use crate::visits::Visits;
 
 pub(crate) struct Inner {
     pub(crate) dialer: Arc<Dialer>,
     pub(crate) pool: Pool,
+    pub(crate) visits: Arc<Visits>,
     pub(crate) names: Names,
     pub(crate) keys: Keys,
     pub(crate) topics: Topics,
@@ -63,6 +65,7 @@ impl Inner {
     pub(crate) fn new(dialer: Arc<Dialer>, keys: Keys) -> Self {
         Self {
             pool: Pool::new(&dialer),
+            visits: Arc::new(Visits::new(&dialer)),
             names: Names::new(&dialer.config().state_stream),
             metrics: Arc::clone(&dialer.metrics),
             dialer,

@@ -2,13 +2,13 @@
 //!
 //! - `engine`: [`IggyStore`], opening it, and the trait
 //! - `config`, `limits`, [`url`]: how the server is reached, and every bound
-//! - `dialer`, `line`, `pause`, `pool`: connections: logging in, one request at a time, which connection is for what
+//! - `dialer`, `line`, `name`, `pause`, `pool`: connections: logging in, one request at a time, which connection is for what
 //! - `roster`, `barrier`: the nodes of a cluster, and what a new leader has of appends in doubt
 //! - `error`: the one map from the server's errors to the store's
 //! - `inner`, `topics`, `partition`: what is known of topics and of the ends of their partitions
 //! - `append`, `send`: a frame block becomes one request, its confirmation becomes a base offset
 //! - `read`, `poll`: a poll's reply becomes entries
-//! - `nodes`: what the nodes of a cluster say, where one may lag
+//! - `visits`, `nodes`, `gap`, `starts`: what all nodes of a cluster say, where one may lag or lack messages
 //! - `search`: by time; `probe`: messages of other writers; `trim`: where a partition begins
 //! - `admin`, `options`: topics, and their settings as the server's options
 //! - `offsets`: consumer offsets of the server, for whom it lets store them
@@ -32,6 +32,7 @@ mod inner;
 mod journal;
 mod limits;
 mod line;
+mod name;
 mod names;
 mod nodes;
 mod offsets;
@@ -45,11 +46,13 @@ mod read;
 mod roster;
 mod search;
 mod send;
+mod starts;
 mod state;
 mod table;
 mod topics;
 mod trim;
 pub mod url;
+mod visits;
 
 pub use config::{AckDurability, IggyConfig, TlsConfig};
 pub use engine::{IggyStore, OpenError};

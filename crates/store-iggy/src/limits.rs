@@ -94,14 +94,31 @@ pub(crate) const FALL_SEEN_AGAIN: Duration = Duration::from_secs(30);
 /// missed within seconds. Passed: the message is counted as lost, and readers go on behind it.
 pub(crate) const LOST_GRACE: Duration = Duration::from_secs(30);
 
+/// Age of the last time that no node had a message up to which the next one is of the same absence.
+pub(crate) const LOST_SEEN_AGAIN: Duration = Duration::from_secs(30);
+
+/// Pause between two log lines about nodes that have different messages at one offset of a partition.
+pub(crate) const DIFFER_PAUSE: Duration = Duration::from_secs(60);
+
 /// Gaps of one partition that are remembered. Passed: the first is forgotten, and waited for once more.
 pub(crate) const GAPS_MAX: usize = 64;
 
-/// Longest time for the answer of one node when all are asked. Passed: it counts as one that did not answer.
+/// Longest time for the answer of one node when all are asked. Passed: it counts as one that did not answer, and is not asked
+/// for [`NODE_PAUSE_MAX`].
 pub(crate) const NODE_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Pause between two questions to all nodes of a cluster about one topic.
 pub(crate) const NODES_PAUSE: Duration = Duration::from_millis(500);
+
+/// Age up to which it is believed that other nodes have messages before those of the node that was asked: each removes what
+/// is too old by a clock of its own.
+pub(crate) const STARTS_PAUSE: Duration = Duration::from_secs(10);
+
+/// Questions to all nodes at once. Passed: they wait for each other.
+pub(crate) const VISITS_MAX: usize = 16;
+
+/// Connections to one node that are kept for such questions. Passed: the connection is closed.
+pub(crate) const VISITS_KEPT: usize = 4;
 
 /// Pause between two writes of known ends to the journal; Kafka checkpoints high watermarks as often. What a partition grew
 /// by since is not known when the gateway is killed.

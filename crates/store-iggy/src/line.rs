@@ -24,6 +24,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use crate::dialer::{Dialed, Dialer};
 use crate::error::{Op, breaks_connection, store_error};
 use crate::limits;
+use crate::name::Name;
 use crate::pause::Pause;
 use crate::roster::Node;
 
@@ -103,26 +104,11 @@ struct Seat {
     breaks: usize,
 }
 
-/// What a server calls a connection: no other reply looks like it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Name {
-    number: u32,
-    address: String,
-}
-
-impl Name {
-    /// `None` when something else comes back.
-    async fn of(client: &TcpClient, patience: Duration) -> Option<Self> {
-        let said = timeout(patience, client.get_me()).await.ok()?.ok()?;
-        Some(Self { number: said.client_id, address: said.address }).filter(|name| !name.address.is_empty())
-    }
-}
-
 impl Seat {
     /// `None` when the node does not say how it calls the connection.
     async fn new(dialed: Dialed, breaks: usize, patience: Duration) -> Option<Self> {
         let name = match &dialed.node {
-            Some(_) => Some(Name::of(&dialed.client, patience).await?),
+            Some(_) => Some(Name::of(&dialed.client, patience).await.ok()?),
             None => None,
         };
         let events = Client::subscribe_events(&*dialed.client).await.len();
@@ -133,7 +119,7 @@ impl Seat {
     /// another name.
     async fn is_in_step(&self, moved: bool, patience: Duration) -> bool {
         let Some(name) = &self.name else { return true };
-        Name::of(&self.client, patience).await.is_some_and(|said| moved || said == *name)
+        Name::of(&self.client, patience).await.is_ok_and(|said| moved || said == *name)
     }
 
     /// True when the SDK went to another node, because this one does not lead the partition it was asked about.
@@ -153,14 +139,12 @@ pub(crate) enum For<'a> {
     Reading(&'a PartitionRef),
     /// The one that leads a partition, to write: its answer shows whether it does.
     Writing(&'a PartitionRef),
-    /// That one and no other.
-    Node(&'a Node),
 }
 
 impl For<'_> {
     fn partition(&self) -> Option<&PartitionRef> {
         match self {
-            Self::Any | Self::Leader | Self::Node(_) => None,
+            Self::Any | Self::Leader => None,
             Self::Reading(at) | Self::Writing(at) => Some(at),
         }
     }
@@ -277,22 +261,12 @@ impl Line {
         let breaks = self.dialer.breaks();
         let patience = self.dialer.config().connect_timeout;
         loop {
-            let wanted = match target {
-                For::Node(node) => Some(Arc::clone(node)),
-                _ => self.dialer.roster.home(target.partition(), now()),
-            };
+            let wanted = self.dialer.roster.home(target.partition(), now());
             let found = state.seats.iter().position(|seat| wanted.is_none() || seat.node == wanted);
             let Some(seat) = found.map(|found| state.seats.swap_remove(found)) else { break };
             if let Some(seat) = self.living(seat, breaks).await {
                 return Ok(seat);
             }
-        }
-        if let For::Node(node) = target {
-            // That it cannot be reached is no reason for calls to other nodes to wait.
-            let unreachable = || format!("node {node} of the Iggy cluster cannot be reached");
-            let client = self.dialer.dial_node(node).await.ok_or_else(unreachable)?;
-            let dialed = Dialed { client, node: Some(Arc::clone(node)) };
-            return Seat::new(dialed, breaks, patience).await.ok_or_else(unreachable);
         }
         if state.pause.holds(now()) {
             return Err("the Iggy server cannot be reached, the next attempt is due in a moment".to_owned());

@@ -13,12 +13,11 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Instant;
 
-use iggy_common::{Client, Partition, TopicClient};
-use tokio::task::JoinSet;
-use tokio::time::timeout;
+use iggy::prelude::TcpClient;
+use iggy_common::{IggyError, Partition, TopicClient, TopicDetails};
+use milena_store::TopicRef;
 
 use crate::inner::{Inner, is_same};
-use crate::limits;
 use crate::partition::{Described, Floor};
 use crate::roster::Node;
 use crate::topics::TopicState;
@@ -48,9 +47,8 @@ impl Inner {
             partitions.retain(|said| !is_lower(said));
             return unproven;
         }
-        let nodes = self.dialer.roster.candidates(None, now);
-        let most = nodes.len() / 2;
-        let answers = self.ask_nodes(state, nodes).await;
+        let most = self.dialer.roster.len() / 2;
+        let answers = self.ask_nodes(&state.topic, |_, details| async { Ok(details.partitions) }).await;
         for said in partitions.iter_mut().filter(|said| is_lower(said)) {
             let at = state.topic.partition(said.id);
             let leader = self.dialer.roster.leader(&at);
@@ -75,29 +73,32 @@ impl Inner {
         unproven
     }
 
-    /// What those nodes say of a topic, as far as they answer and know it.
-    async fn ask_nodes(&self, state: &TopicState, nodes: Vec<Node>) -> Vec<(Node, Vec<Partition>)> {
-        let Ok((stream, topic)) = self.names.topic(state.topic.stream(), state.topic.topic()) else {
-            return Vec::new();
+    /// What the nodes that can be reached answer about a topic: each that knows it is asked for `more`, with how it
+    /// describes the topic.
+    pub(crate) async fn ask_nodes<T, F>(
+        &self,
+        topic: &TopicRef,
+        more: impl Fn(Arc<TcpClient>, TopicDetails) -> F + Clone + Send + Sync + 'static,
+    ) -> Vec<(Node, T)>
+    where
+        F: Future<Output = Result<T, IggyError>> + Send + 'static,
+        T: Send + 'static,
+    {
+        let Ok((stream, name)) = self.names.topic(topic.stream(), topic.topic()) else { return Vec::new() };
+        let topic = topic.clone();
+        let question = move |client: Arc<TcpClient>| {
+            let (stream, name, topic, more) = (stream.clone(), name.clone(), topic.clone(), more.clone());
+            async move {
+                let details = client.get_topic(&stream, &name).await?;
+                // A node that knows another topic of that name has no part in this.
+                match details.filter(|details| is_same(&topic, details)) {
+                    Some(details) => more(client, details).await.map(Some),
+                    None => Ok(None),
+                }
+            }
         };
-        let mut asked = JoinSet::new();
-        for node in nodes {
-            let (dialer, stream, topic) = (Arc::clone(&self.dialer), stream.clone(), topic.clone());
-            asked.spawn(async move {
-                let answer = async {
-                    let client = dialer.dial_node(&node).await?;
-                    let details = client.get_topic(&stream, &topic).await.ok()?;
-                    let _ = client.disconnect().await;
-                    details
-                };
-                let details = timeout(limits::NODE_PATIENCE, answer).await.ok()??;
-                Some((node, details))
-            });
-        }
-        let answers = asked.join_all().await.into_iter().flatten();
-        // A node that knows another topic of that name has no part in this.
-        let same = answers.filter(|(_, details)| is_same(&state.topic, details));
-        same.map(|(node, details)| (node, details.partitions)).collect()
+        let answers = self.visits.ask(self.dialer.roster.reachable(Instant::now()), question).await;
+        answers.into_iter().filter_map(|(node, said)| Some((node, said?))).collect()
     }
 }
 

@@ -19,7 +19,6 @@ use crate::limits;
 use crate::line::{CallError, For};
 use crate::partition::Partition;
 use crate::poll::{self, Polled};
-use crate::topics::TopicState;
 
 impl Inner {
     pub(crate) async fn read(&self, at: &PartitionRef, from: u64, limit: ReadLimit) -> Result<Vec<Entry>, StoreError> {
@@ -87,6 +86,7 @@ impl Inner {
                 };
             }
             if !polled.entries.is_empty() || polled.cut {
+                partition.lock().gaps.delivered(&polled);
                 return Ok(Instead::Read(polled));
             }
             if let Some(damage) = polled.damage.take() {
@@ -161,47 +161,10 @@ impl Inner {
         }
     }
 
-    /// Corrects where partitions begin, in what the server says of them. It counts messages apart from offsets, and a
-    /// node that was restarted can count too few: then messages that are there would be hidden. So a start that is
-    /// behind the known one is believed when the first message that is delivered shows it.
-    pub(crate) async fn check_starts(&self, state: &TopicState, partitions: &mut [iggy_common::Partition]) {
-        for described in partitions {
-            let Some(partition) = state.partition(described.id) else { continue };
-            let end = described.current_offset.saturating_add(1);
-            let said = end.saturating_sub(described.messages_count);
-            let known = partition.lock().server_start();
-            let is_untouched = described.messages_count == 0 && described.current_offset == 0;
-            if said <= known || is_untouched {
-                continue;
-            }
-            let refuted = state.refuted.lock().get(&described.id) == Some(&said);
-            let first = if refuted {
-                Some(known)
-            } else {
-                let end = (described.messages_count == 0).then_some(end);
-                self.first_offset(&state.topic.partition(described.id), end).await
-            };
-            let first = match first {
-                // One node alone may have lost what it had at first.
-                Some(first) if first >= said && self.dialer.roster.is_cluster() => {
-                    let is_empty = described.messages_count == 0;
-                    let earliest = self.earliest(&state.topic.partition(described.id), is_empty).await;
-                    earliest.map(|earliest| earliest.min(first))
-                }
-                first => first,
-            };
-            if first.is_some_and(|first| first < said) {
-                state.refuted.lock().insert(described.id, said);
-            }
-            let start = first.unwrap_or(known);
-            described.messages_count = end.saturating_sub(start);
-        }
-    }
-
     /// The first offset that is delivered, or `end` when the server has no message and says so; `None` when that is not
     /// known. A fault of the server's disk, a read that had to wait too long and a partition that is still being built are
     /// answered like an empty partition, but name no end.
-    async fn first_offset(&self, at: &PartitionRef, end: Option<u64>) -> Option<u64> {
+    pub(crate) async fn first_offset(&self, at: &PartitionRef, end: Option<u64>) -> Option<u64> {
         let body = self.poll(at, WirePollingStrategy::first(), 1).await.ok()?;
         let polled = poll::decode(&body, 0, ReadLimit { bytes: 0, at_least_one: true });
         polled

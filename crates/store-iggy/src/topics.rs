@@ -12,6 +12,7 @@ use crate::barrier::Settling;
 use crate::limits;
 use crate::options::Facts;
 use crate::partition::Partition;
+use crate::starts::Refuted;
 
 /// One incarnation of a topic.
 pub(crate) struct TopicState {
@@ -32,8 +33,8 @@ pub(crate) struct TopicState {
     pub(crate) probed: AtomicBool,
     /// True once it was said that acknowledged messages of this topic can be lost.
     pub(crate) undurable: AtomicBool,
-    /// Starts that the server's figures say and that its messages refute, by partition; see `read.rs`.
-    pub(crate) refuted: Mutex<HashMap<PartitionId, u64>>,
+    /// Starts that the server's figures say and that its messages refute, by partition; see `starts.rs`.
+    pub(crate) refuted: Mutex<HashMap<PartitionId, Refuted>>,
     /// True while sealed segments are being removed.
     pub(crate) trimming: AtomicBool,
 }

@@ -13,7 +13,9 @@ mod common;
 #[path = "common/door.rs"]
 mod door;
 
+use std::net::TcpListener;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use common::{RUNTIME, open};
@@ -31,7 +33,7 @@ use milena_iggy_door::faults::{Fault, On};
 use milena_store::frame::Frames;
 use milena_store::testing::{TestMessage, batch_of};
 use milena_store::{Bounds, Entry, OffsetStore, ReadLimit, Store, StoreError, TopicRef, TopicSettings};
-use milena_store_iggy::{IggyStore, SecretString};
+use milena_store_iggy::{IggyConfig, IggyStore, SecretString};
 use pollster::block_on;
 
 const GROUP: &str = "readers";
@@ -43,6 +45,8 @@ const MANY: usize = 2_000;
 /// is no group and no offset.
 struct Nodes {
     nodes: [TestServer; 2],
+    /// A third one, which takes connections and answers nothing.
+    silent: Option<TcpListener>,
     store: Arc<IggyStore>,
     other: Arc<IggyStore>,
     topic: TopicRef,
@@ -56,23 +60,33 @@ impl Nodes {
 
     /// With so many messages in the first partition, which both nodes have.
     fn with(messages: u128) -> Self {
+        Self::filled(2, 1, messages)
+    }
+
+    /// With so many partitions, of which the first `filled` have so many messages.
+    fn filled(partitions: u32, filled: u32, messages: u128) -> Self {
         let first = TestServer::with(OffsetRules::Free);
-        let store = first.open();
-        let other = open(milena_store_iggy::IggyConfig { instance: 1, ..first.config() });
-        let topic = block_on(store.create_topic("kafka", "orders", 2, &TopicSettings::default())).unwrap().topic;
-        for id in 1..=messages {
-            block_on(store.append(&topic.partition(0), batch_of(&[TestMessage::new(id, b"value")]))).unwrap();
+        // Each question about ends is asked, and what is lost is given up soon.
+        let (lost_grace, bounds_max_age) = (Duration::from_millis(200), Duration::ZERO);
+        let store = open(IggyConfig { lost_grace, bounds_max_age, ..first.config() });
+        let other = open(IggyConfig { instance: 1, ..first.config() });
+        let topic =
+            block_on(store.create_topic("kafka", "orders", partitions, &TopicSettings::default())).unwrap().topic;
+        for (partition, id) in (0..filled).flat_map(|partition| (1..=messages).map(move |id| (partition, id))) {
+            block_on(store.append(&topic.partition(partition), batch_of(&[TestMessage::new(id, b"value")]))).unwrap();
         }
         let second = first.replica();
-        Self { nodes: [first, second], store, other, topic }
+        Self { nodes: [first, second], silent: None, store, other, topic }
     }
 
     /// What a node answers from now on when it is asked who leads the cluster.
     fn says(&self, node: usize, leader: usize) {
-        let nodes = self.nodes.iter().enumerate().map(|(number, server)| ClusterNodeResponse {
+        let silent = self.silent.as_ref().map(|listener| listener.local_addr().unwrap());
+        let addresses = self.nodes.iter().map(TestServer::address).chain(silent);
+        let nodes = addresses.enumerate().map(|(number, address)| ClusterNodeResponse {
             name: format!("node-{number}"),
-            ip: server.address().ip().to_string(),
-            tcp_port: server.address().port(),
+            ip: address.ip().to_string(),
+            tcp_port: address.port(),
             quic_port: 0,
             http_port: 0,
             websocket_port: 0,
@@ -110,17 +124,34 @@ impl Nodes {
 
     /// The reply to a poll of the first partition from that offset on.
     fn polled(&self, from: u64) -> &'static [u8] {
+        self.polled_some(from, 100)
+    }
+
+    /// As [`Self::polled`], for so many messages.
+    fn polled_some(&self, from: u64, count: u32) -> &'static [u8] {
         let request = PollMessagesRequest {
             consumer: WireConsumer::consumer(WireIdentifier::numeric(0)),
             stream_id: WireIdentifier::named("kafka").unwrap(),
             topic_id: WireIdentifier::named("orders").unwrap(),
             partition_id: Some(0),
             strategy: WirePollingStrategy::offset(from),
-            count: 100,
+            count,
             auto_commit: false,
         };
         let body = self.native(0, async |client| client.send_poll_with_response(&request).await.unwrap());
         Box::leak(body.to_vec().into_boxed_slice())
+    }
+
+    /// A third node that takes connections and answers nothing.
+    fn with_a_silent_one(self) -> Self {
+        Self { silent: Some(TcpListener::bind("127.0.0.1:0").unwrap()), ..self }
+    }
+
+    /// A node removes the messages below that offset from a partition.
+    fn trim(&self, node: usize, partition: u32, before: u64) {
+        let memory = &self.nodes[node].memory;
+        let topic = block_on(memory.topic("kafka", "orders")).unwrap().unwrap().topic;
+        block_on(memory.trim(&topic.partition(partition), before)).unwrap();
     }
 
     /// A node answers so many requests of that kind with this.
@@ -262,4 +293,66 @@ fn a_call_whose_connection_answers_with_something_else_is_not_believed() {
     assert_eq!(nodes.store.metrics().unwrap().stray_replies.get(), 1);
     assert_eq!(append(4).unwrap().base_offset, Some(3), "over another connection");
     assert_eq!(nodes.read(1).unwrap(), [(1, 2), (2, 3), (3, 4)], "what was in doubt was stored");
+}
+
+#[test]
+fn messages_that_no_node_has_for_long_are_lost_and_a_reader_goes_on_behind_them() {
+    let nodes = Nodes::with(10);
+    let (before, behind) = (nodes.polled_some(3, 2), nodes.polled(8));
+    let give_up = Instant::now() + Duration::from_secs(60);
+    let read = loop {
+        nodes.all_say(0);
+        // The leading node is read first, and then asked once more as all others are; then for the first that they have.
+        nodes.answers(0, POLL_MESSAGES_CODE, behind, 2);
+        nodes.answers(1, POLL_MESSAGES_CODE, behind, 1);
+        match nodes.read(5) {
+            Err(StoreError::Busy { .. }) => assert!(Instant::now() < give_up, "they are waited for without end"),
+            read => break read,
+        }
+    };
+    assert_eq!(read.unwrap(), [(8, 9), (9, 10)]);
+    assert_eq!(nodes.store.metrics().unwrap().lost_messages.get(), 3);
+    nodes.all_say(0);
+    nodes.answers(0, POLL_MESSAGES_CODE, before, 1);
+    assert_eq!(nodes.read(3).unwrap(), [(3, 4), (4, 5), (8, 9), (9, 10)], "one read goes across");
+    assert_eq!(nodes.store.metrics().unwrap().lost_messages.get(), 3, "they are counted once");
+}
+
+#[test]
+fn a_node_that_answers_nothing_holds_up_the_look_at_a_topic_once_and_not_for_each_partition() {
+    let nodes = Nodes::filled(12, 12, 4).with_a_silent_one();
+    nodes.all_say(0);
+    assert!(block_on(nodes.store.bounds(&nodes.topic.partition(0))).is_ok());
+    for (node, partition) in (0..2).flat_map(|node| (0..12).map(move |partition| (node, partition))) {
+        nodes.trim(node, partition, 3);
+    }
+    let began = Instant::now();
+    for partition in 0..12 {
+        let bounds = block_on(nodes.store.bounds(&nodes.topic.partition(partition)));
+        assert_eq!(bounds, Ok(Bounds { start: 3, end: 4 }), "partition {partition}");
+    }
+    assert!(began.elapsed() < Duration::from_secs(12), "{:?}", began.elapsed());
+}
+
+#[test]
+fn a_node_that_answers_nothing_holds_up_one_read_of_a_gap_and_not_each() {
+    let nodes = Nodes::with(10).with_a_silent_one();
+    let behind = nodes.polled(8);
+    nodes.all_say(0);
+    nodes.answers(0, POLL_MESSAGES_CODE, behind, MANY);
+    let began = Instant::now();
+    for _ in 0..8 {
+        assert_eq!(nodes.read(5).unwrap().first(), Some(&(5, 6)));
+    }
+    assert!(began.elapsed() < Duration::from_secs(12), "{:?}", began.elapsed());
+}
+
+#[test]
+fn a_partition_begins_where_the_node_begins_that_has_most_of_it() {
+    let nodes = Nodes::with(10);
+    nodes.all_say(0);
+    assert_eq!(nodes.read(0).unwrap().len(), 10);
+    nodes.trim(0, 0, 5);
+    nodes.trim(1, 0, 3);
+    assert_eq!(block_on(nodes.store.bounds(&nodes.topic.partition(0))), Ok(Bounds { start: 3, end: 10 }));
 }

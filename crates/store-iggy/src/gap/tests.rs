@@ -20,7 +20,8 @@ impl Double {
     /// What it answers: like the server, from the first offset that it has on, up to the first gap.
     fn said(&self, wanted: &Range<u64>) -> Said {
         let first = self.0.range(wanted.start..).next().map(|(offset, _)| *offset);
-        let mut said = Said { polled: Polled { first, ..Polled::default() }, start: None };
+        let current_offset = self.0.keys().next_back().copied().unwrap_or(0);
+        let mut said = Said { polled: Polled { first, current_offset, ..Polled::default() }, start: None };
         let from = first.unwrap_or(wanted.start);
         let run: Vec<_> = (from..).map_while(|offset| self.0.get(&offset)).collect();
         let most = usize::try_from(wanted.end - wanted.start).unwrap();
@@ -84,10 +85,20 @@ fn a_partition_begins_where_most_nodes_say_and_not_where_the_leader_does() {
 #[test]
 fn messages_are_missing_everywhere_only_when_every_node_says_so() {
     let (leader, two, three) =
-        (Double::with((0..5).chain(9..12)), Double::with((0..5).chain(8..12)), Double::with(0..5));
+        (Double::with((0..5).chain(9..12)), Double::with((0..5).chain(8..12)), Double::with((0..5).chain(11..12)));
     assert!(matches!(verdict(&[&leader, &two, &three], 5..9), Verdict::Nobody { next: 8 }));
     assert!(matches!(verdict(&[&leader, &two], 5..9), Verdict::Unknown), "the third may have them");
     assert!(matches!(verdict(&[], 5..9), Verdict::Unknown));
+}
+
+#[test]
+fn a_node_that_has_not_come_so_far_says_nothing_of_what_the_leader_lacks() {
+    let leader = Double::with((0..5).chain(9..12));
+    let (late, later) = (Double::with(0..5), Double::with(0..3));
+    assert!(matches!(verdict(&[&leader, &late, &later], 5..9), Verdict::Unknown));
+    let there = Double::with((0..5).chain(9..10));
+    assert!(matches!(verdict(&[&leader, &there, &later], 5..9), Verdict::Unknown), "the last one may get them yet");
+    assert!(matches!(verdict(&[&leader, &there, &there], 5..9), Verdict::Nobody { next: 9 }));
 }
 
 #[test]
@@ -101,11 +112,11 @@ fn a_message_that_the_limit_does_not_allow_is_there_all_the_same() {
 #[test]
 fn missing_messages_are_lost_when_they_are_missing_for_long_and_counted_once() {
     let (mut gaps, now) = (Gaps::default(), Instant::now());
-    assert_eq!(gaps.nobody_has(5..9, now), Absence::New);
-    assert_eq!(gaps.nobody_has(5..9, now + limits::LOST_GRACE / 2), Absence::Waits);
+    assert_eq!(gaps.nobody_has(5..9, limits::LOST_GRACE, now), Absence::New);
+    assert_eq!(gaps.nobody_has(5..9, limits::LOST_GRACE, now + limits::LOST_GRACE / 2), Absence::Waits);
     assert_eq!(gaps.lost(5), None);
-    assert_eq!(gaps.nobody_has(5..9, now + limits::LOST_GRACE), Absence::Lost { more: 4 });
-    assert_eq!(gaps.nobody_has(5..9, now + limits::LOST_GRACE), Absence::Lost { more: 0 });
+    assert_eq!(gaps.nobody_has(5..9, limits::LOST_GRACE, now + limits::LOST_GRACE), Absence::Lost { more: 4 });
+    assert_eq!(gaps.nobody_has(5..9, limits::LOST_GRACE, now + limits::LOST_GRACE), Absence::Lost { more: 0 });
     assert_eq!(
         (4..10).map(|offset| gaps.lost(offset)).collect::<Vec<_>>(),
         [None, Some(9), Some(9), Some(9), Some(9), None]
@@ -113,21 +124,50 @@ fn missing_messages_are_lost_when_they_are_missing_for_long_and_counted_once() {
 }
 
 #[test]
+fn that_no_node_had_messages_long_ago_says_nothing_of_now() {
+    let (mut gaps, now) = (Gaps::default(), Instant::now());
+    let later = now + limits::LOST_SEEN_AGAIN + Duration::from_secs(1);
+    gaps.nobody_has(5..9, limits::LOST_GRACE, now);
+    assert_eq!(gaps.nobody_has(5..9, limits::LOST_GRACE, later), Absence::New);
+    assert_eq!(gaps.nobody_has(5..9, limits::LOST_GRACE, later + limits::LOST_GRACE), Absence::Lost { more: 4 });
+    let much_later = later + limits::LOST_GRACE * 10;
+    assert_eq!(gaps.nobody_has(5..9, limits::LOST_GRACE, much_later), Absence::Lost { more: 0 }, "it is known");
+}
+
+#[test]
+fn what_the_leader_delivers_again_is_not_lost() {
+    let (mut gaps, now) = (Gaps::default(), Instant::now());
+    gaps.nobody_has(5..9, limits::LOST_GRACE, now);
+    gaps.delivered(&Double::with(0..5).said(&(0..5)).polled);
+    assert_eq!(gaps.nobody_has(5..9, limits::LOST_GRACE, now), Absence::Waits, "those before it were always there");
+    gaps.delivered(&Double::with(0..12).said(&(0..12)).polled);
+    assert_eq!(gaps.nobody_has(5..9, limits::LOST_GRACE, now + limits::LOST_GRACE), Absence::New);
+}
+
+#[test]
+fn that_two_nodes_differ_is_said_once_in_a_while_and_not_by_each_read() {
+    let (mut gaps, now) = (Gaps::default(), Instant::now());
+    assert!(gaps.may_tell_difference(now));
+    assert!(!gaps.may_tell_difference(now + limits::DIFFER_PAUSE / 2));
+    assert!(gaps.may_tell_difference(now + limits::DIFFER_PAUSE));
+}
+
+#[test]
 fn a_longer_gap_than_the_known_one_is_waited_for_again() {
     let (mut gaps, now) = (Gaps::default(), Instant::now());
-    gaps.nobody_has(7..9, now);
-    assert_eq!(gaps.nobody_has(5..9, now + limits::LOST_GRACE), Absence::New);
-    assert_eq!(gaps.nobody_has(5..9, now + limits::LOST_GRACE * 2), Absence::Lost { more: 4 });
+    gaps.nobody_has(7..9, limits::LOST_GRACE, now);
+    assert_eq!(gaps.nobody_has(5..9, limits::LOST_GRACE, now + limits::LOST_GRACE), Absence::New);
+    assert_eq!(gaps.nobody_has(5..9, limits::LOST_GRACE, now + limits::LOST_GRACE * 2), Absence::Lost { more: 4 });
 }
 
 #[test]
 fn what_is_found_again_is_not_lost() {
     let (mut gaps, now) = (Gaps::default(), Instant::now());
-    gaps.nobody_has(5..9, now);
+    gaps.nobody_has(5..9, limits::LOST_GRACE, now);
     assert!(gaps.found(5..9), "it is new");
     assert!(!gaps.found(7..9), "the rest of a known one");
     assert_eq!((gaps.elsewhere(5), gaps.elsewhere(8), gaps.elsewhere(9)), (Some(9), Some(9), None));
-    assert_eq!(gaps.nobody_has(5..9, now + limits::LOST_GRACE), Absence::New);
+    assert_eq!(gaps.nobody_has(5..9, limits::LOST_GRACE, now + limits::LOST_GRACE), Absence::New);
     gaps.not_elsewhere();
     assert_eq!(gaps.elsewhere(5), None);
 }
@@ -136,13 +176,18 @@ fn what_is_found_again_is_not_lost() {
 fn gaps_that_are_remembered_have_a_bound() {
     let (mut gaps, now) = (Gaps::default(), Instant::now());
     for at in 0..limits::GAPS_MAX as u64 * 2 {
-        gaps.nobody_has(at * 10..at * 10 + 5, now);
+        gaps.nobody_has(at * 10..at * 10 + 5, limits::LOST_GRACE, now);
     }
     assert_eq!(gaps.missing.len(), limits::GAPS_MAX);
 }
 
 fn node() -> impl Strategy<Value = Double> {
     proptest::collection::btree_set(0..24u64, 1..24).prop_map(Double::with)
+}
+
+/// One that has come as far as all others.
+fn whole_node() -> impl Strategy<Value = Double> {
+    node().prop_map(|Double(held)| Double::with(held.into_keys().chain([24])))
 }
 
 /// Reads `0..end` as a consumer does, from a leader with help of the others, until nothing more comes for longer than
@@ -171,7 +216,7 @@ fn consume(nodes: &[Double; 3], end: u64) -> (Vec<u64>, u64) {
                 next += count;
             }
             Verdict::Starts(start) => (first_kept, next) = (start, start),
-            Verdict::Nobody { next: behind } => match gaps.nobody_has(next..behind, now) {
+            Verdict::Nobody { next: behind } => match gaps.nobody_has(next..behind, limits::LOST_GRACE, now) {
                 Absence::Lost { .. } => next = behind,
                 Absence::New | Absence::Waits => now += Duration::from_secs(10),
             },
@@ -187,7 +232,9 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
     #[test]
-    fn a_consumer_gets_all_that_any_node_has_once_and_in_order(one in node(), two in node(), three in node()) {
+    fn a_consumer_gets_all_that_any_node_has_once_and_in_order(
+        one in whole_node(), two in whole_node(), three in whole_node(),
+    ) {
         let nodes = [one, two, three];
         let held: BTreeSet<u64> = nodes.iter().flat_map(|node| node.0.keys().copied()).collect();
         let end = held.last().map_or(0, |last| last + 1);
