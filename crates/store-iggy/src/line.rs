@@ -24,7 +24,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use crate::dialer::{Dialed, Dialer};
 use crate::error::{Op, breaks_connection, store_error};
 use crate::limits;
-use crate::name::Name;
+use crate::name::{Name, Nameless};
 use crate::pause::Pause;
 use crate::roster::Node;
 
@@ -37,6 +37,8 @@ pub(crate) enum CallError {
     Late(Duration),
     /// What came was no reply to this call.
     Astray,
+    /// Something came, and then nothing more that would show what it was.
+    Unproven,
     /// The SDK says so.
     Said(IggyError),
 }
@@ -46,7 +48,7 @@ impl CallError {
     pub(crate) fn is_loss(&self) -> bool {
         match self {
             Self::Said(error) => breaks_connection(error),
-            Self::Astray => true,
+            Self::Astray | Self::Unproven => true,
             Self::Unsent(_) | Self::Late(_) => false,
         }
     }
@@ -71,6 +73,12 @@ impl CallError {
             }
             Self::Astray => {
                 StoreError::Busy { reason: format!("the Iggy server sent another reply than that about {what}") }
+            }
+            Self::Unproven if op == Op::Change => {
+                StoreError::InDoubt { reason: format!("the Iggy server fell silent behind its reply about {what}") }
+            }
+            Self::Unproven => {
+                StoreError::Busy { reason: format!("the Iggy server fell silent behind its reply about {what}") }
             }
             Self::Said(error) => store_error(op, error, what),
         }
@@ -115,11 +123,12 @@ impl Seat {
         Some(Self { client: dialed.client, node: dialed.node, name, events, breaks })
     }
 
-    /// True when the last reply was the one to the last request. Where the SDK went to another node, the connection has
-    /// another name.
-    async fn is_in_step(&self, moved: bool, patience: Duration) -> bool {
-        let Some(name) = &self.name else { return true };
-        Name::of(&self.client, patience).await.is_ok_and(|said| moved || said == *name)
+    /// Whether the last reply was the one to the last request, or else why that is not known. Where the SDK went to another
+    /// node, the connection has another name.
+    async fn in_step(&self, moved: bool, patience: Duration) -> Result<(), Nameless> {
+        let Some(name) = &self.name else { return Ok(()) };
+        let said = Name::of(&self.client, patience).await?;
+        if moved || said == *name { Ok(()) } else { Err(Nameless::Another) }
     }
 
     /// True when the SDK went to another node, because this one does not lead the partition it was asked about.
@@ -204,14 +213,7 @@ impl Line {
             outcome.as_ref().is_err_and(|error| matches!(error, CallError::Late(_)) || error.is_loss())
         };
         let moved = seat.has_moved().await;
-        let outcome = match is_broken(&outcome) {
-            false if !seat.is_in_step(moved, waited).await => {
-                self.dialer.metrics.stray_replies.add(1);
-                tracing::warn!(node = ?seat.node, "a reply of the Iggy cluster was to another request; what was asked is asked again");
-                Err(CallError::Astray)
-            }
-            _ => outcome,
-        };
+        let outcome = if is_broken(&outcome) { outcome } else { self.proven(&seat, moved).await.and(outcome) };
         let broken = is_broken(&outcome);
         self.learn(target, &seat, moved, outcome.is_ok());
         if broken {
@@ -221,6 +223,25 @@ impl Line {
             state.seats.push(seat);
         }
         settle(outcome)
+    }
+
+    /// Makes sure that the last reply was to the last request.
+    async fn proven(&self, seat: &Seat, moved: bool) -> Result<(), CallError> {
+        match seat.in_step(moved, self.dialer.config().connect_timeout).await {
+            Ok(()) => Ok(()),
+            Err(Nameless::Another) => {
+                self.dialer.metrics.stray_replies.add(1);
+                tracing::warn!(node = ?seat.node, "a reply of the Iggy cluster was to another request; what was asked is asked again");
+                Err(CallError::Astray)
+            }
+            Err(Nameless::Lost) => Err(CallError::Unproven),
+            Err(Nameless::Late) => {
+                if let Some(node) = &seat.node {
+                    self.dialer.roster.unreachable(node, now());
+                }
+                Err(CallError::Unproven)
+            }
+        }
     }
 
     /// What an answer shows about who leads a partition.
@@ -329,6 +350,11 @@ mod tests {
         assert!(matches!(late.of(Op::Read, "it"), StoreError::Busy { .. }));
         assert!(matches!(CallError::Astray.of(Op::Change, "it"), StoreError::InDoubt { .. }));
         assert!(matches!(CallError::Astray.of(Op::Read, "it"), StoreError::Busy { .. }));
-        assert!(CallError::Astray.is_loss(), "the call is repeated where it may be, over another connection");
+        assert!(matches!(CallError::Unproven.of(Op::Change, "it"), StoreError::InDoubt { .. }));
+        assert!(matches!(CallError::Unproven.of(Op::Read, "it"), StoreError::Busy { .. }));
+        assert!(
+            CallError::Unproven.is_loss() && CallError::Astray.is_loss(),
+            "the call is repeated where it may be, over another connection"
+        );
     }
 }

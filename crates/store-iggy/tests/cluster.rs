@@ -296,6 +296,20 @@ fn a_call_whose_connection_answers_with_something_else_is_not_believed() {
 }
 
 #[test]
+fn a_connection_that_breaks_behind_a_reply_leaves_it_in_doubt_and_is_no_stray_reply() {
+    let nodes = Nodes::new();
+    let at = nodes.topic.partition(0);
+    nodes.all_say(0);
+    let append = |id| block_on(nodes.store.append(&at, batch_of(&[TestMessage::new(id, b"value")])));
+    assert_eq!(nodes.read(0).unwrap(), [(0, 1)]);
+    assert_eq!(append(2).unwrap().base_offset, Some(1));
+    nodes.nodes[0].door.lock().as_ref().unwrap().faults().plan(On::Code(GET_ME_CODE), Fault::CutBeforeApply);
+    assert!(matches!(append(3), Err(StoreError::InDoubt { .. })));
+    assert_eq!(nodes.store.metrics().unwrap().stray_replies.get(), 0);
+    assert_eq!(append(4).unwrap().base_offset, Some(3), "over another connection");
+}
+
+#[test]
 fn messages_that_no_node_has_for_long_are_lost_and_a_reader_goes_on_behind_them() {
     let nodes = Nodes::with(10);
     let (before, behind) = (nodes.polled_some(3, 2), nodes.polled(8));
