@@ -22,9 +22,8 @@ def update(about, results):
     known = json.loads(CARD.read_text()) if CARD.exists() else {}
     for name, result in results.items():
         # How long it took says something about the machine only, and would change the file with every run.
-        run = {"passed": result["passed"], "failed": result["failed"], "date": about["date"], "milena": about["milena"]}
-        runs = known.get(name, {}).get("runs", {}) | {about["store"]: run}
-        known[name] = {"version": result["version"], "cases": result["cases"], "excluded": result["excluded"], "runs": runs}
+        run = {key: value for key, value in result.items() if key != "seconds"} | {"date": about["date"], "milena": about["milena"]}
+        known.setdefault(name, {})[about["store"]] = run
     write_json(CARD, known)
     text = PAGE.read_text()
     before, found, rest = text.partition(BEGIN)
@@ -35,27 +34,37 @@ def update(about, results):
 
 
 def table(known):
-    stores = sorted({store for client in known.values() for store in client["runs"]}, key=STORES.index)
+    """`known` is what each client did over each store: a run of one store says nothing about what ran over another one before."""
+    stores = sorted({store for runs in known.values() for store in runs}, key=STORES.index)
     rows = ["| Client | Version | Excluded, and why | " + " | ".join(f"Passed: {store}" for store in stores) + " |"]
     rows.append("| --- " * (3 + len(stores)) + "|")
-    for name, client in sorted(known.items()):
-        excluded = "<br>".join(f"{cases}: {cell(why)}" for why, cases in by_reason(client["excluded"])) or "none"
-        passed = " | ".join(outcome(client, client["runs"].get(store)) for store in stores)
-        rows.append(f"| {name} | {cell(client['version'])} | {excluded} | {passed} |")
+    for name, runs in sorted(known.items()):
+        version = by_store(runs, lambda run: cell(run["version"]))
+        excluded = by_store(runs, lambda run: "<br>".join(f"{cases}: {cell(why)}" for why, cases in by_reason(run["excluded"])) or "none")
+        passed = " | ".join(outcome(runs.get(store)) for store in stores)
+        rows.append(f"| {name} | {version} | {excluded} | {passed} |")
     totals = []
     for store in stores:
-        runs = [(client["runs"][store], client["cases"]) for client in known.values() if store in client["runs"]]
-        passed, cases = sum(run["passed"] for run, _ in runs), sum(count for _, count in runs)
-        dates = sorted(run["date"] for run, _ in runs)
+        ran = [runs[store] for runs in known.values() if store in runs]
+        passed, cases = (sum(run[key] for run in ran) for key in ("passed", "cases"))
+        dates = sorted(run["date"] for run in ran)
         totals.append(f"{store}: {passed} of {cases}, the last on {dates[-1]}")
     return "\n".join([*rows, "", f"In all, {'; '.join(totals)}."]) + "\n"
 
 
-def outcome(client, run):
-    if run is None or client["cases"] == 0:
+def by_store(runs, text):
+    """One text when all stores have the same, else one for each."""
+    texts = {store: text(runs[store]) for store in STORES if store in runs}
+    if len(set(texts.values())) == 1:
+        return next(iter(texts.values()))
+    return "<br>".join(f"{store}: {said}" for store, said in texts.items())
+
+
+def outcome(run):
+    if run is None or run["cases"] == 0:
         return "-"
     failed = "".join(f"<br>`{case}`: {cell(why)}" for case, why in run["failed"].items())
-    return f"{run['passed']} of {client['cases']}{failed}"
+    return f"{run['passed']} of {run['cases']}{failed}"
 
 
 def by_reason(excluded):

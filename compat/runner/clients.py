@@ -5,6 +5,7 @@ import os
 import pathlib
 import signal
 import subprocess
+import threading
 import time
 
 import server
@@ -18,6 +19,8 @@ INSTALL_SECONDS = 1800
 RUN_SECONDS = 420
 # The case that is asked for after the server was killed and started again.
 AFTER_RESTART = "restart-after"
+# What a program says that did not find out its own version.
+UNKNOWN = (None, "", "-", "?")
 
 
 def lines(path):
@@ -63,7 +66,7 @@ class Client:
             if case in self.cases:
                 self.excluded[case] = reason.strip()
         self.run_id = ""
-        self.version = "-"
+        self.version = None
         self.answers = {}
         self.faults = {}
         self.broken = None
@@ -97,8 +100,11 @@ class Client:
             command = [self.folder / "run.sh", bootstrap, *asked]
             code = execute(command, output, errors, self.run_seconds, {"COMPAT_RUN": self.run_id, "COMPAT_MILENA": str(server.BINARY)})
         self.seconds += time.monotonic() - start
+        self.version = None
         for line in out.read_text(errors="replace").splitlines():
             self.answer(line, asked)
+        if self.version in UNKNOWN:
+            self.faults.setdefault(asked[0], "it did not say which version it is")
         for case in asked:
             if case not in self.answers:
                 self.faults[case] = "no answer" + ("" if code == 0 else f"; ended with {code}: {tail(log)}")
@@ -113,7 +119,9 @@ class Client:
             self.faults[asked[0]] = f"printed what is not JSON: {line[:200]}"
             return
         if "client" in said:
-            self.version = str(said.get("version", "?"))
+            self.version = said.get("version")
+            if said["client"] != self.name:
+                self.faults.setdefault(asked[0], f"says that it is {said['client']}")
             return
         case = str(said.get("case"))
         if case not in asked:
@@ -134,7 +142,7 @@ class Client:
         asked = [case for case in self.cases if case not in self.excluded]
         failed = self.failed()
         return {
-            "version": self.version,
+            "version": self.version or "-",
             "cases": len(asked),
             "passed": len(asked) - len(failed),
             "failed": failed,
@@ -143,26 +151,59 @@ class Client:
         }
 
 
+class Groups:
+    """The process groups that run, to end them all when the run itself is stopped: they have sessions of their own, and hear nothing of it."""
+
+    def __init__(self):
+        self.lock = threading.Lock()
+        self.running = set()
+        self.stopped = False
+
+    def start(self, command, **how):
+        """A process that leads a group of its own, or None when everything has been stopped."""
+        with self.lock:
+            if self.stopped:
+                return None
+            process = subprocess.Popen(command, start_new_session=True, **how)
+            self.running.add(process)
+            return process
+
+    def end(self, process):
+        # What it started and left behind, too.
+        with self.lock:
+            self.running.discard(process)
+            kill(process)
+        process.wait()
+
+    def stop(self):
+        with self.lock:
+            self.stopped = True
+            for process in self.running:
+                kill(process)
+
+
+GROUPS = Groups()
+
+
+def kill(process):
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+
+
 def execute(command, output, errors, seconds, environment):
-    """Runs in a process group of its own, which is ended as a whole when the time is over. The exit code, or "time-out"."""
-    process = subprocess.Popen(
-        [str(part) for part in command],
-        stdin=subprocess.DEVNULL,
-        stdout=output,
-        stderr=errors,
-        env=os.environ | environment,
-        start_new_session=True,
-    )
+    """Runs in a process group of its own, which is ended as a whole when the time is over. The exit code, or what happened instead."""
+    command = [str(part) for part in command]
+    process = GROUPS.start(command, stdin=subprocess.DEVNULL, stdout=output, stderr=errors, env=os.environ | environment)
+    if process is None:
+        return "a stop of the whole run"
     try:
         return process.wait(seconds)
     except subprocess.TimeoutExpired:
         return f"a time-out of {seconds} s"
     finally:
-        try:
-            os.killpg(process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
-        process.wait()
+        GROUPS.end(process)
 
 
 def tail(path):

@@ -10,6 +10,7 @@ import urllib.parse
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 START_SECONDS = 60
+STOP_SECONDS = 40
 BINARY = pathlib.Path(os.environ.get("TEST_BINARY") or ROOT / "target/release/milena").absolute()
 
 
@@ -17,7 +18,7 @@ class Running:
     """A broker that somebody else started. It is not restarted, so that `restart-after` shows a new client only."""
 
     def __init__(self, bootstrap):
-        self.bootstrap, self.store, self.version, self.log = bootstrap, "its own", "another broker", None
+        self.bootstrap, self.store, self.version, self.log, self.faults = bootstrap, "its own", "another broker", None, []
 
     def start(self):
         pass
@@ -44,6 +45,8 @@ class Milena:
         self.store = {"embedded": "embedded store", "door": "Iggy's protocol"}.get(self.kind, "Iggy server")
         self.door = None
         self.process = None
+        # What it did that no client's answer shows.
+        self.faults = []
 
     def start(self):
         where, environment = ["--data-dir", str(self.folder / "data")], {}
@@ -71,26 +74,38 @@ class Milena:
                 stdout=log,
                 stderr=log,
                 env=os.environ | environment,
+                # The clients are ended first when this run is stopped from the keyboard.
+                start_new_session=True,
             )
 
     def kill_and_start(self):
         """As after a crash: no chance to write anything first."""
         if self.process.poll() is not None:
-            raise SystemExit(f"the server ended by itself with {self.process.returncode}")
+            self.faults.append(f"the server ended by itself with {self.process.returncode}")
         self.process.send_signal(signal.SIGKILL)
         self.process.wait()
         self.start()
 
     def stop(self):
         for process in (self.process, self.door):
-            if process is None:
-                continue
-            process.terminate()
-            try:
-                process.wait(40)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            if process is not None:
+                self.end(process)
+        if self.log.exists():
+            with self.log.open(errors="replace") as log:
+                self.faults += [f"in its log: {line.strip()[:300]}" for line in log if "panicked" in line]
+
+    def end(self, process):
+        if process.poll() is not None:
+            self.faults.append(f"the server ended by itself with {process.returncode}")
+            return
+        process.terminate()
+        try:
+            if process.wait(STOP_SECONDS) != 0:
+                self.faults.append(f"the server ended with {process.returncode} when it was asked to")
+        except subprocess.TimeoutExpired:
+            self.faults.append(f"the server did not end within {STOP_SECONDS} s")
+            process.kill()
+            process.wait()
 
 
 def free_port():

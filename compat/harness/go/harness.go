@@ -133,40 +133,39 @@ func Main(client, version string, connect func(bootstrap string) Driver) {
 	answers.Encode(map[string]string{"client": client, "version": version})
 	driver := connect(os.Args[1])
 	for _, name := range os.Args[2:] {
-		detail := run(name, scenario{client, driver})
-		answers.Encode(map[string]any{"case": name, "ok": detail == "", "detail": detail})
+		ok, detail := run(name, scenario{client, driver})
+		answers.Encode(map[string]any{"case": name, "ok": ok, "detail": detail})
 	}
 	os.Exit(0)
 }
 
-// What went wrong, or nothing.
-func run(name string, of scenario) string {
+// Whether all went well, and what went wrong; an error may have no text.
+func run(name string, of scenario) (bool, string) {
 	body := scenarios[name]
 	if body == nil {
-		return "there is no such case"
+		return false, "there is no such case"
 	}
-	outcome := make(chan string, 1)
+	done, wrong := make(chan struct{}, 1), make(chan string, 1)
 	go func() {
 		defer func() {
 			switch cause := recover().(type) {
 			case nil:
 			case failure:
-				outcome <- string(cause)
+				wrong <- string(cause)
 			default:
-				outcome <- fmt.Sprintf("panic: %v", cause)
+				wrong <- fmt.Sprintf("panic: %v", cause)
 				fmt.Fprintf(os.Stderr, "%s: %v\n%s\n", name, cause, debug.Stack())
 			}
 		}()
 		body(of)
-		outcome <- ""
+		done <- struct{}{}
 	}()
 	select {
-	case detail := <-outcome:
-		if len(detail) > 500 {
-			detail = detail[:500]
-		}
-		return detail
+	case <-done:
+		return true, ""
+	case detail := <-wrong:
+		return false, detail[:min(len(detail), 500)]
 	case <-time.After(caseTime):
-		return fmt.Sprintf("not done after %s", caseTime)
+		return false, fmt.Sprintf("not done after %s", caseTime)
 	}
 }

@@ -133,11 +133,8 @@ pub fn main(client: &'static str, version: &str, connect: impl FnOnce(&str) -> O
         std::thread::spawn(move || {
             sender.send(scenarios::run(&name, client, driver.as_ref()).err().map(|error| error.to_string()))
         });
-        let detail = outcome
-            .recv_timeout(CASE)
-            .unwrap_or_else(|cause| Some(format!("{cause} after {CASE:?}")))
-            .unwrap_or_default();
-        println!("{}", serde_json::json!({ "case": case, "ok": detail.is_empty(), "detail": detail }));
+        let wrong = outcome.recv_timeout(CASE).unwrap_or_else(|cause| Some(format!("{cause} after {CASE:?}")));
+        println!("{}", serde_json::json!({ "case": case, "ok": wrong.is_none(), "detail": wrong.unwrap_or_default() }));
     }
     std::process::exit(0);
 }
