@@ -38,11 +38,12 @@ node_client() {
   locked venv "$node" "$root/compat/harness/node.txt"
   export PATH=$node/bin:$PATH
   if [ "$1" = --install ]; then
-    cmp -s "$source_folder/package-lock.json" "$target/package-lock.json" && [ -d "$target/node_modules" ] && return 0
-    cp "$source_folder/package.json" "$target"
-    cp "$source_folder/package-lock.json" "$target"
-    (cd "$target" && npm ci --no-audit --no-fund --loglevel=error) || rm "$target/package-lock.json"
-    [ -e "$target/package-lock.json" ]
+    cmp -s "$source_folder/package-lock.json" "$target/installed.json" && return 0
+    # Written when all is there: an installation that was stopped half way begins anew.
+    rm -f "$target/installed.json"
+    cp "$source_folder/package.json" "$source_folder/package-lock.json" "$target"
+    (cd "$target" && npm ci --no-audit --no-fund --loglevel=error)
+    cp "$source_folder/package-lock.json" "$target/installed.json"
     return 0
   fi
   # Beside its packages, where Node looks for them.
@@ -77,8 +78,7 @@ java_jars() {
   stamp=$(sha256sum "$source_folder/pom.xml" | cut -d' ' -f1)
   [ "$(cat "$target/jars/stamp" 2>/dev/null)" = "$stamp" ] && return 0
   rm -rf "$target/jars"
-  # Maven's local repository is not made for several that write into it at once.
-  locked mvn -q -f "$source_folder/pom.xml" dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory="$target/jars" >&2
+  "$root/compat/jars" "$source_folder/pom.xml" "$target/jars"
   echo "$stamp" >"$target/jars/stamp"
 }
 

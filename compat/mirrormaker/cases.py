@@ -2,9 +2,9 @@
 
 import os
 import pathlib
+import shutil
 import socket
 import subprocess
-import tempfile
 
 import harness
 import kafka
@@ -115,9 +115,11 @@ class Mirror:
 
     def __init__(self, bootstrap):
         self.servers = {"milena": bootstrap, "kafka": f"127.0.0.1:{free_port()}"}
-        self.folder = tempfile.TemporaryDirectory(prefix="milena-compat-kafka-")
+        # Where the next run finds it: one that is over its time is killed, and cleans up nothing.
+        self.folder = TARGET / "kafka"
+        shutil.rmtree(self.folder, ignore_errors=True)
         # On a loaded machine its start takes longer than it waits for by default.
-        command = [ROOT / "compat/kafka", self.servers["kafka"].split(":")[1], self.folder.name, "initial.broker.registration.timeout.ms=300000"]
+        command = [ROOT / "compat/kafka", self.servers["kafka"].split(":")[1], self.folder, "initial.broker.registration.timeout.ms=300000"]
         self.broker = start(command, TARGET / "kafka.log", KAFKA_HEAP="384m")
         self.milena = Cluster("milena", bootstrap)
         wait_until("Apache Kafka answers", self.is_up, True, SECONDS)
@@ -167,7 +169,7 @@ class Mirror:
         for process in (self.process, self.broker):
             process.kill()
             process.wait()
-        self.folder.cleanup()
+        shutil.rmtree(self.folder, ignore_errors=True)
 
     def ways(self):
         return [(self.kafka, self.milena), (self.milena, self.kafka)]
