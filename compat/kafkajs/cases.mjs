@@ -65,7 +65,6 @@ class Member {
 class Driver {
   static client = 'kafkajs'
   nullHeaders = false
-  emptyKeys = true
   readers = 0
 
   constructor(bootstrap) {

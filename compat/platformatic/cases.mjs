@@ -64,7 +64,6 @@ async function thread({ base, groupId, topic, instance }) {
 class Driver {
   static client = CLIENT
   nullHeaders = true
-  emptyKeys = true
   readers = 0
 
   constructor(bootstrap) {
