@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::engine::{GrowthWatcher, Store, StoreFuture};
 use crate::epochs::Epochs;
+use crate::metrics::EngineMetrics;
 use crate::offsets::OffsetStore;
 use crate::types::{
     AppendBatch, Appended, Bounds, Capabilities, Entry, Found, PartitionRef, PartitionSize, ReadLimit, TimeKind,
@@ -101,6 +102,10 @@ pub trait Layer: Send + Sync + 'static {
     fn sizes<'a>(&'a self, topic: &'a TopicRef) -> StoreFuture<'a, Vec<PartitionSize>> {
         self.below().sizes(topic)
     }
+    /// As [`Store::sealed_segments`].
+    fn sealed_segments<'a>(&'a self, at: &'a PartitionRef, most: usize) -> StoreFuture<'a, Vec<u64>> {
+        self.below().sealed_segments(at, most)
+    }
     /// As [`Store::watch`].
     fn watch(&self, watcher: Arc<dyn GrowthWatcher>) {
         self.below().watch(watcher);
@@ -108,6 +113,10 @@ pub trait Layer: Send + Sync + 'static {
     /// As [`Store::offset_store`].
     fn offset_store(&self) -> Option<&dyn OffsetStore> {
         self.below().offset_store()
+    }
+    /// As [`Store::metrics`].
+    fn metrics(&self) -> Option<&EngineMetrics> {
+        self.below().metrics()
     }
     /// As [`Store::close`].
     fn close(&self) -> StoreFuture<'_, ()> {
@@ -194,11 +203,17 @@ impl<L: Layer> Store for Layered<L> {
     fn sizes<'a>(&'a self, topic: &'a TopicRef) -> StoreFuture<'a, Vec<PartitionSize>> {
         self.0.sizes(topic)
     }
+    fn sealed_segments<'a>(&'a self, at: &'a PartitionRef, most: usize) -> StoreFuture<'a, Vec<u64>> {
+        self.0.sealed_segments(at, most)
+    }
     fn watch(&self, watcher: Arc<dyn GrowthWatcher>) {
         self.0.watch(watcher);
     }
     fn offset_store(&self) -> Option<&dyn OffsetStore> {
         self.0.offset_store()
+    }
+    fn metrics(&self) -> Option<&EngineMetrics> {
+        self.0.metrics()
     }
     fn close(&self) -> StoreFuture<'_, ()> {
         self.0.close()

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::offsets::{Groups, OffsetFault, OffsetRules};
 use super::partition::PartitionState;
+use super::watchers::{Opening, Watchers};
 use crate::engine::{GrowthWatcher, Store, StoreFuture};
 use crate::epochs::Epochs;
 use crate::error::StoreError;
@@ -49,7 +50,7 @@ pub enum Fault {
 #[derive(Clone)]
 pub struct MemoryStore {
     shared: Arc<Mutex<Shared>>,
-    open: Arc<Mutex<bool>>,
+    open: Opening,
 }
 
 #[derive(Default)]
@@ -58,7 +59,7 @@ pub(super) struct Shared {
     streams: Vec<String>,
     next_topic_id: u32,
     clock_micros: u64,
-    watcher: Option<Arc<dyn GrowthWatcher>>,
+    watchers: Watchers,
     faults: VecDeque<Option<Fault>>,
     late: Vec<(u32, PartitionRef, AppendBatch)>,
     /// `None` for an engine without consumer offsets.
@@ -89,10 +90,9 @@ impl MemoryStore {
         Self { shared: Arc::new(Mutex::new(shared)), open: Arc::new(Mutex::new(true)) }
     }
 
-    /// The same data, open again.
+    /// The same data, open again, with a watcher of its own.
     #[must_use]
     pub fn again(&self) -> Self {
-        self.lock().watcher = None;
         Self { shared: Arc::clone(&self.shared), open: Arc::new(Mutex::new(true)) }
     }
 
@@ -141,8 +141,8 @@ impl MemoryStore {
     pub fn lose_tail(&self, at: &PartitionRef, from: u64) {
         let mut shared = self.lock();
         let fallen = shared.partition(at).ok().and_then(|partition| partition.lose_tail(from));
-        if let (Some(end), Some(watcher)) = (fallen, &shared.watcher) {
-            watcher.fell(at, end);
+        if let Some(end) = fallen {
+            shared.watchers.tell(|watcher| watcher.fell(at, end));
         }
     }
 
@@ -215,9 +215,7 @@ impl Shared {
         }
         state.info.partitions = partitions;
         let info = state.info.clone();
-        if let Some(watcher) = &self.watcher {
-            (partitions..had).for_each(|gone| watcher.fell(&topic.partition(gone), 0));
-        }
+        self.watchers.tell(|watcher| (partitions..had).for_each(|gone| watcher.fell(&topic.partition(gone), 0)));
         Ok(info)
     }
 
@@ -235,9 +233,7 @@ impl Shared {
             let old = state.info.topic.clone();
             let (stream_id, topic_id, created) = (old.stream_id(), old.topic_id(), old.created_at_micros());
             state.info.topic = TopicRef::new(&stream, &name, stream_id, topic_id, created);
-            if let Some(watcher) = &self.watcher {
-                watcher.deleted(&old);
-            }
+            self.watchers.tell(|watcher| watcher.deleted(&old));
         }
         Ok(())
     }
@@ -297,9 +293,7 @@ impl Shared {
         partition.end += count;
         let (end, log_start) = (partition.end, partition.start);
         partition.entries.push(Entry { base_offset, count: batch.count, append_time_micros, frames: batch.frames });
-        if let Some(watcher) = &self.watcher {
-            watcher.grown(at, end, bytes);
-        }
+        self.watchers.tell(|watcher| watcher.grown(at, end, bytes));
         Ok(Appended { base_offset: Some(base_offset), append_time_micros, log_start })
     }
 }
@@ -349,9 +343,7 @@ impl Store for MemoryStore {
         self.now(move |shared| {
             let deleted = shared.topic(topic)?.info.topic.clone();
             shared.topics.retain(|state| state.info.topic != *topic);
-            if let Some(watcher) = &shared.watcher {
-                watcher.deleted(&deleted);
-            }
+            shared.watchers.tell(|watcher| watcher.deleted(&deleted));
             Ok(())
         })
     }
@@ -471,7 +463,7 @@ impl Store for MemoryStore {
     }
 
     fn watch(&self, watcher: Arc<dyn GrowthWatcher>) {
-        self.lock().watcher = Some(watcher);
+        self.lock().watchers.set(&self.open, watcher);
     }
 
     fn offset_store(&self) -> Option<&dyn OffsetStore> {
@@ -481,6 +473,7 @@ impl Store for MemoryStore {
     fn close(&self) -> StoreFuture<'_, ()> {
         Box::pin(async move {
             *self.open.lock().unwrap_or_else(PoisonError::into_inner) = false;
+            self.lock().watchers.remove(&self.open);
             Ok(())
         })
     }

@@ -6,8 +6,12 @@ mod memory;
 mod messages;
 mod offsets;
 mod partition;
+mod watchers;
 
 pub use layer::{Layer, Layered};
 pub use memory::{Fault, MemoryStore};
 pub use messages::{TestMessage, batch_of};
 pub use offsets::{OffsetFault, OffsetRules};
+
+#[cfg(test)]
+mod tests;
