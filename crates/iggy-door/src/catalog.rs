@@ -51,8 +51,7 @@ impl Catalog {
 
     /// All streams with their topics, by number.
     pub(crate) async fn streams(&self) -> Result<Vec<(Stream, Vec<TopicInfo>)>, Refusal> {
-        let mut topics = self.topics_by_stream().await?;
-        self.take_in(&topics).await?;
+        let mut topics = self.take_in().await?;
         let streams: Vec<Stream> = self.state.look(|table| table.streams().cloned().collect());
         Ok(streams
             .into_iter()
@@ -71,8 +70,7 @@ impl Catalog {
         if id.as_str() == Some(INTERNAL_STREAM) {
             return Ok(None);
         }
-        let topics = self.topics_by_stream().await?;
-        self.take_in(&topics).await?;
+        self.take_in().await?;
         Ok(self.known(id))
     }
 
@@ -217,19 +215,26 @@ impl Catalog {
         Ok(streams)
     }
 
-    /// Gives a number to each stream that has none.
-    async fn take_in(&self, topics: &BTreeMap<String, Vec<TopicInfo>>) -> Result<(), Refusal> {
+    /// Gives a number to each stream of the store that has none. The answer is all topics that clients may see.
+    async fn take_in(&self) -> Result<BTreeMap<String, Vec<TopicInfo>>, Refusal> {
         let is_new = |name: &String| self.state.look(|table| table.stream_named(name).is_none());
+        let topics = self.topics_by_stream().await?;
         if !topics.keys().any(is_new) {
-            return Ok(());
+            return Ok(topics);
         }
         let change = self.state.change().await;
-        for (name, infos) in topics {
+        // A stream may have been renamed or deleted since the list was made: its old name would become an empty stream,
+        // and nobody could have the name. Within the turn, list and table tell the same.
+        let topics = self.topics_by_stream().await?;
+        for (name, infos) in &topics {
             if is_new(name) {
                 let created = infos.iter().map(|info| info.topic.created_at_micros()).min().unwrap_or(0);
                 self.add(&change, name, created).await?;
             }
         }
-        Ok(())
+        Ok(topics)
     }
 }
+
+#[cfg(test)]
+mod tests;
