@@ -133,6 +133,19 @@ async fn the_deletion_of_its_topic_answers_a_parked_fetch() {
 }
 
 #[tokio::test]
+async fn a_new_name_of_its_topic_answers_a_parked_fetch() {
+    let server = with_orders().await;
+    let mut consumer = Client::connect(server.server()).await;
+    park(server.server(), &mut consumer, 12).await;
+    let start = Instant::now();
+    let broker = server.server().broker();
+    let topic = broker.topics.by_name("orders").unwrap();
+    broker.store.rename_topic(&topic.store, "bills").await.unwrap();
+    assert_eq!(values(&parked_answer(&mut consumer, 12).await), [""; 0]);
+    assert!(start.elapsed() < Duration::from_secs(15), "{:?}", start.elapsed());
+}
+
+#[tokio::test]
 async fn a_client_that_leaves_takes_its_parked_fetch_along() {
     let server = with_orders().await;
     let mut consumer = Client::connect(server.server()).await;

@@ -11,7 +11,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use milena_store::{GrowthWatcher, PartitionRef, TopicRef};
 use parking_lot::Mutex;
@@ -53,6 +53,8 @@ struct Waiter {
     grown: AtomicU64,
     /// Value of `grown` that wakes it; `NEVER` while it is awake.
     wake_at: AtomicU64,
+    /// True once a topic of it was deleted, or has another name.
+    nameless: AtomicBool,
     notify: Notify,
 }
 
@@ -96,6 +98,7 @@ impl Purgatory {
             id: self.next_id.fetch_add(1, Ordering::Relaxed),
             grown: AtomicU64::new(0),
             wake_at: AtomicU64::new(NEVER),
+            nameless: AtomicBool::new(false),
             notify: Notify::new(),
         });
         for partition in &partitions {
@@ -163,15 +166,20 @@ impl Purgatory {
     }
 
     fn grow(&self, slot: &Slot, bytes: u64) {
-        let woken = match slot {
-            Slot::One(waiter) => u64::from(waiter.grow(bytes)),
-            Slot::Many(waiters) => waiters.values().map(|waiter| u64::from(waiter.grow(bytes))).sum(),
-        };
+        let woken = slot.waiters().map(|waiter| u64::from(waiter.grow(bytes))).sum();
         self.wakes.fetch_add(woken, Ordering::Relaxed);
     }
 }
 
 impl Slot {
+    fn waiters(&self) -> impl Iterator<Item = &Arc<Waiter>> {
+        let (one, many) = match self {
+            Self::One(waiter) => (Some(waiter), None),
+            Self::Many(waiters) => (None, Some(waiters.values())),
+        };
+        one.into_iter().chain(many.into_iter().flatten())
+    }
+
     fn add(&mut self, waiter: &Arc<Waiter>) {
         match self {
             Self::One(first) => {
@@ -204,6 +212,7 @@ impl GrowthWatcher for Purgatory {
     fn deleted(&self, topic: &TopicRef) {
         for shard in &self.shards {
             for (_, slot) in shard.lock().iter().filter(|(partition, _)| partition.topic == *topic) {
+                slot.waiters().for_each(|waiter| waiter.nameless.store(true, Ordering::SeqCst));
                 self.grow(slot, DELETION_BYTES);
             }
         }
@@ -222,6 +231,12 @@ impl Parked<'_> {
     #[must_use]
     pub fn mark(&self) -> u64 {
         self.waiter.grown.load(Ordering::SeqCst)
+    }
+
+    /// True once a topic of the fetch was deleted or has another name: whoever asked for it has to ask again.
+    #[must_use]
+    pub fn is_nameless(&self) -> bool {
+        self.waiter.nameless.load(Ordering::SeqCst)
     }
 
     /// Sleeps until the partitions grew by `missing` bytes since `mark`, or one of them was deleted. It may wake a little

@@ -51,8 +51,8 @@ pub struct Source<'a> {
 }
 
 /// Answers the wanted partitions: at once when there is enough, an error, or nothing to wait for; else as soon as
-/// `bytes_min` are there or a partition is deleted, and always when the wait is over or `ending` resolves, which says
-/// that nobody should wait for this client any more.
+/// `bytes_min` are there or a topic is deleted or renamed, and always when the wait is over or `ending` resolves, which
+/// says that nobody should wait for this client any more.
 pub async fn serve(
     source: &Source<'_>,
     wants: &[Want],
@@ -88,7 +88,7 @@ pub async fn serve(
             mark = parked.mark();
             pass = fetch.read().await;
         }
-        if !goes_on {
+        if !goes_on || parked.is_nameless() {
             break;
         }
     }
