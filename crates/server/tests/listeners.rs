@@ -114,11 +114,19 @@ async fn both_wildcards_may_share_a_port() {
         advertised_host: Some(format!("{name}.example.org")),
         ..listener(name, bind)
     };
-    let probe = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = probe.local_addr().unwrap().port();
-    drop(probe);
-    let both = vec![advertised("four", &format!("0.0.0.0:{port}")), advertised("six", &format!("[::]:{port}"))];
-    let server = start(with(both)).await;
+    // Somebody else may take the port of one before the other has it.
+    let mut tries = 0..20;
+    let (server, port) = loop {
+        tries.next().expect("a port that is free in both");
+        let probe = std::net::TcpListener::bind("0.0.0.0:0").unwrap();
+        let port = probe.local_addr().unwrap().port();
+        drop(probe);
+        let both = vec![advertised("four", &format!("0.0.0.0:{port}")), advertised("six", &format!("[::]:{port}"))];
+        match Server::start_with(with(both), Arc::new(MemoryStore::new()), TABLE).await {
+            Ok(server) => break (server, port),
+            Err(error) => assert!(matches!(error, StartError::Bind { .. }), "{error}"),
+        }
+    };
     let mut four = Client::connect_to(([127, 0, 0, 1], port).into()).await;
     assert_eq!(brokers(&mut four).await[0].1, "four.example.org");
     let mut six = Client::connect_to(format!("[::1]:{port}").parse().unwrap()).await;
