@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use futures_util::stream::{self, StreamExt};
-use milena_groups::{TopicId, Walk};
+use milena_groups::{GroupError, TopicId, Walk};
 use milena_server::Broker;
 use milena_server::groups::Stored;
 use milena_server::groups::topics::incarnation;
@@ -28,7 +28,8 @@ pub(crate) struct Lag {
     pub(crate) groups: Vec<GroupLag>,
     /// Series that were left out because there would be too many.
     pub(crate) beyond_limit: u64,
-    /// Partitions of groups whose end the store did not tell in time, and groups whose offsets it did not.
+    /// Partitions of groups whose end the store did not tell in time, and groups whose offsets it did not; 1 when it did not
+    /// even tell which groups there are.
     pub(crate) unknown: u64,
     /// Groups with offsets, where the store keeps the offsets and was asked.
     pub(crate) stored_groups: Option<u64>,
@@ -62,7 +63,7 @@ pub(crate) async fn measure(broker: &Broker, detail: LagDetail, series_max: usiz
         return measure_stored(broker, detail, series_max).await;
     }
     let groups = broker.groups.usage().groups_with_offsets;
-    let mut measuring = Measuring::new(broker, detail, series_max, groups);
+    let mut measuring = Measuring::new(Ends::new(broker), detail, series_max, groups);
     let mut walk = Walk::default();
     while !walk.is_over() && measuring.sums > 0 {
         for (at, group) in broker.groups.with_offsets(&mut walk).into_iter().enumerate() {
@@ -79,9 +80,15 @@ pub(crate) async fn measure(broker: &Broker, detail: LagDetail, series_max: usiz
 
 /// The same where the store keeps the offsets: they are read for the page, group by group while there is time.
 async fn measure_stored(broker: &Broker, detail: LagDetail, series_max: usize) -> Lag {
-    let deadline = Ends::new(broker).deadline.into();
-    let Ok(Ok(groups)) = timeout_at(deadline, broker.groups.stored_groups()).await else { return Lag::default() };
-    let mut measuring = Measuring::new(broker, detail, series_max, groups.len());
+    let ends = Ends::new(broker);
+    let deadline = ends.deadline.into();
+    let groups = match timeout_at(deadline, broker.groups.stored_groups()).await {
+        Ok(Ok(groups)) => groups,
+        // They are on the page of the server that coordinates them.
+        Ok(Err(GroupError::NotCoordinator)) => return Lag::default(),
+        Ok(Err(_)) | Err(_) => return Lag { unknown: 1, ..Lag::default() },
+    };
+    let mut measuring = Measuring::new(ends, detail, series_max, groups.len());
     let (all, mut offsets) = (groups.len(), Some(0));
     for (group, topics) in groups {
         if measuring.sums == 0 {
@@ -102,7 +109,6 @@ async fn measure_stored(broker: &Broker, detail: LagDetail, series_max: usize) -
 }
 
 struct Measuring<'a> {
-    broker: &'a Broker,
     ends: Ends<'a>,
     /// Groups that there is room for.
     sums: usize,
@@ -112,11 +118,10 @@ struct Measuring<'a> {
 }
 
 impl<'a> Measuring<'a> {
-    fn new(broker: &'a Broker, detail: LagDetail, series_max: usize, groups: usize) -> Self {
+    fn new(ends: Ends<'a>, detail: LagDetail, series_max: usize, groups: usize) -> Self {
         let sums = groups.min(series_max);
         Self {
-            broker,
-            ends: Ends::new(broker),
+            ends,
             sums,
             // Every group has its sum; partitions get the room that is left.
             partitions: if detail == LagDetail::Partition { Some(series_max - sums) } else { None },
@@ -125,7 +130,7 @@ impl<'a> Measuring<'a> {
     }
 
     async fn group(&mut self, group: Arc<str>) {
-        let rows = committed(self.broker, &group);
+        let rows = committed(self.ends.broker, &group);
         self.rows(group, &rows).await;
     }
 

@@ -190,6 +190,12 @@ async fn lag_and_numbers_of_offsets_are_told_where_the_store_keeps_the_offsets_t
     let now = scrape(&monitor).await;
     assert_eq!((now.find(SUM, &[("group", "g")]), now.find("milena_offsets", &[])), (None, None));
     assert_eq!((now.value("milena_group_lag_unknown", &[]), now.value(SUM, &[("group", "h")])), (1.0, 10.0));
+
+    // The very list of groups fails.
+    memory.plan_offsets(OffsetFault::Busy);
+    let now = scrape(&monitor).await;
+    assert_eq!((now.value("milena_group_lag_unknown", &[]), now.count(SUM)), (1.0, 0));
+    assert_eq!(scrape(&monitor).await.value("milena_group_lag_unknown", &[]), 0.0);
 }
 
 #[tokio::test]

@@ -185,7 +185,7 @@ pub(super) fn write_lag(lag: &Lag, families: &mut Families<'_>) -> fmt::Result {
     )?;
     families.gauge(
         "milena_group_lag_unknown",
-        "Committed partitions whose end, and groups whose offsets, the store did not tell in time.",
+        "Committed partitions whose end, and groups whose offsets, the store did not tell in time; 1 when it did not tell the groups.",
         lag.unknown,
     )
 }
