@@ -35,6 +35,10 @@ pub struct DoorMetrics {
     pub closed_stalled: Counter,
     /// Closed because bytes were no request, or one that is too large.
     pub closed_protocol: Counter,
+    /// Logins with the password.
+    pub logins_by_password: Counter,
+    /// Logins with an access token.
+    pub logins_by_token: Counter,
     /// Failed logins.
     pub logins_failed: Counter,
     /// Requests answered.

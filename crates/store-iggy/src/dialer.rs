@@ -305,8 +305,13 @@ impl Dialer {
 
     /// Replaces the access token by a new one. Connections that are logged in stay so.
     pub(crate) async fn renew_token(&self) -> Result<(), DialError> {
-        let _one_at_a_time = self.renewal.lock().await;
         let client = self.dial_with_password(None).await?.client;
+        self.renew_token_over(&client).await
+    }
+
+    /// As [`Self::renew_token`], over a connection that is logged in with the password already; it is closed.
+    pub(crate) async fn renew_token_over(&self, client: &TcpClient) -> Result<(), DialError> {
+        let _one_at_a_time = self.renewal.lock().await;
         let turn = self.token_turn.load(Ordering::Relaxed) + 1;
         let (name, old) = (self.token_name(turn), self.token_name(turn + 1));
         let refused = |error| DialError::Refused { address: name.clone(), error };

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use iggy::prelude::TcpClient;
 use iggy_common::{Client, IggyError, OptionsScope, SystemClient};
 use milena_store::metrics::EngineMetrics;
 use milena_store::{
@@ -58,8 +59,8 @@ impl IggyStore {
         check(&config)?;
         let start_timeout = config.start_timeout;
         let dialer = Arc::new(Dialer::new(config));
-        let keys = reach(&dialer, start_timeout).await?;
-        if let Err(error) = dialer.renew_token().await {
+        let (client, keys) = reach(&dialer, start_timeout).await?;
+        if let Err(error) = dialer.renew_token_over(&client).await {
             tracing::warn!(%error, "no access token: every connection logs in with the password, which is slow");
         }
         let inner = Arc::new(Inner::new(dialer, keys));
@@ -115,13 +116,14 @@ fn check(config: &IggyConfig) -> Result<(), OpenError> {
     Ok(())
 }
 
-/// Tries to reach the server until it answers, refuses, or the time is over. Answers the option keys of topics.
-async fn reach(dialer: &Arc<Dialer>, patience: Duration) -> Result<Keys, OpenError> {
+/// Tries to reach the server until it answers, refuses, or the time is over. Answers a connection that is logged in with the
+/// password, which is slow enough to be done once, and the option keys of topics.
+async fn reach(dialer: &Dialer, patience: Duration) -> Result<(Arc<TcpClient>, Keys), OpenError> {
     let deadline = Instant::now() + patience;
     let mut pause = limits::RECONNECT_PAUSE;
     loop {
         match timeout(patience, first_answer(dialer)).await {
-            Ok(Ok(keys)) => return Ok(keys),
+            Ok(Ok(answered)) => return Ok(answered),
             Ok(Err(error)) if error.is_final() => return Err(OpenError::Refused(error.to_string())),
             Ok(Err(error)) if Instant::now() + pause >= deadline => {
                 return Err(OpenError::Unreachable(error.to_string()));
@@ -134,15 +136,16 @@ async fn reach(dialer: &Arc<Dialer>, patience: Duration) -> Result<Keys, OpenErr
     }
 }
 
-async fn first_answer(dialer: &Arc<Dialer>) -> Result<Keys, DialError> {
+async fn first_answer(dialer: &Dialer) -> Result<(Arc<TcpClient>, Keys), DialError> {
     let client = dialer.dial().await?;
-    let described = client.describe_options(OptionsScope::Topic).await;
-    let _ = client.disconnect().await;
-    match described {
-        Ok(specs) => Ok(Keys::new(&specs)),
+    match client.describe_options(OptionsScope::Topic).await {
+        Ok(specs) => Ok((client, Keys::new(&specs))),
         // An implementation that has no options to choose from.
-        Err(IggyError::FeatureUnavailable | IggyError::InvalidCommand) => Ok(Keys::default()),
-        Err(error) => Err(DialError::Refused { address: "the server".to_owned(), error }),
+        Err(IggyError::FeatureUnavailable | IggyError::InvalidCommand) => Ok((client, Keys::default())),
+        Err(error) => {
+            let _ = client.disconnect().await;
+            Err(DialError::Refused { address: "the server".to_owned(), error })
+        }
     }
 }
 

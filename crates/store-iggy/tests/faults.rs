@@ -135,23 +135,29 @@ fn an_append_that_was_cut_off_on_its_way_is_in_doubt_and_is_not_there() {
 
 #[test]
 fn a_reply_that_never_comes_ends_after_our_own_time_and_holds_up_nobody_else() {
-    let case = Case::with(|config| config.call_timeout = Duration::from_secs(2));
+    let case = Case::with(|config| config.call_timeout = Duration::from_secs(6));
+    case.append(1).unwrap();
     case.plan(Fault::SwallowReply);
     let started = Instant::now();
     std::thread::scope(|scope| {
-        let swallowed = scope.spawn(|| case.append(1));
-        std::thread::sleep(Duration::from_millis(300));
-        // Its neighbour has another connection.
+        let swallowed = scope.spawn(|| case.append(2));
+        eventually("the send arrives", || case.server.door.lock().as_ref().unwrap().faults().left() == 0);
+        // Its neighbour has another connection, and so have reads and the log of Milena's own state.
         let other = case.topic.partition(1);
         let appended = block_on(case.store.append(&other, batch_of(&[TestMessage::new(9, b"value")])));
         assert_eq!(appended.unwrap().base_offset, Some(0));
-        assert!(started.elapsed() < Duration::from_secs(2), "the other partition waited");
+        for at in [case.at(), other] {
+            assert_eq!(block_on(case.store.read(&at, 0, ALL)).unwrap().first().map(|entry| entry.base_offset), Some(0));
+        }
+        let settings = TopicSettings { flush_messages: Some(3), ..TopicSettings::default() };
+        block_on(case.store.update_settings(&case.topic, &settings)).unwrap();
+        assert!(!swallowed.is_finished(), "they waited for the reply: {:?}", started.elapsed());
         let swallowed = swallowed.join().unwrap();
         assert!(is_in_doubt(&swallowed), "{swallowed:?}");
     });
-    assert!(started.elapsed() < Duration::from_secs(20), "the SDK's own 30 seconds were waited for");
-    assert_eq!(case.ids(), [1]);
-    assert_eq!(case.append(2).unwrap().base_offset, Some(1));
+    assert!(started.elapsed() < Duration::from_secs(25), "the SDK's own 30 seconds were waited for");
+    assert_eq!(case.ids(), [1, 2]);
+    assert_eq!(case.append(3).unwrap().base_offset, Some(2));
 }
 
 #[test]
@@ -269,6 +275,27 @@ fn the_token_is_named_after_the_instance_and_gone_after_a_close() {
     assert_eq!(tokens(), ["milena-7-b"]);
     block_on(case.store.close()).unwrap();
     assert_eq!(tokens(), [""; 0]);
+}
+
+#[test]
+fn the_password_is_used_once_and_every_connection_logs_in_with_the_token() {
+    let case = Case::new();
+    for partition in 0..4 {
+        let at = case.topic.partition(partition);
+        block_on(case.store.append(&at, batch_of(&[TestMessage::new(1, b"value")]))).unwrap();
+        assert_eq!(block_on(case.store.read(&at, 0, ALL)).unwrap().len(), 1);
+    }
+    // Each of these connections is lost and made again.
+    for id in [2, 3] {
+        case.plan(Fault::CutBeforeApply);
+        assert!(is_in_doubt(&case.append(id)));
+        case.append(id).unwrap();
+    }
+    let door = case.server.door.lock();
+    let metrics = door.as_ref().unwrap().metrics();
+    assert_eq!(metrics.logins_by_password.get(), 1, "the server spends tens of milliseconds on each");
+    let appends = case.server.config().append_connections as u64;
+    assert!(metrics.logins_by_token.get() >= appends + 2, "{} logins", metrics.logins_by_token.get());
 }
 
 #[test]

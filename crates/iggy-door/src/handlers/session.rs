@@ -60,18 +60,23 @@ pub(crate) fn login(service: &Service, connection: u32, current: Option<&Arc<Ses
 }
 
 /// Both kinds of credentials begin right after the version, and which it is shows only in whether they can be read: a
-/// password follows a name, a token stands alone.
+/// password follows a name, a token stands alone. Counts what was right.
 fn check(service: &Service, credentials: &Bytes) -> Result<(), EvictionReason> {
     let password = split_password(credentials);
     if let Some((name, password)) = password
         && service.root.is(name, password)
     {
+        service.metrics.logins_by_password.add(1);
         return Ok(());
     }
     let token = split_text(credentials).filter(|(_, rest)| is_context(rest)).map(|(token, _)| token);
     if let Some(token) = token {
         let known = service.catalog.state.look(|table| auth::is_token(table, token, auth::now_micros()));
-        return if known { Ok(()) } else { Err(EvictionReason::InvalidToken) };
+        if !known {
+            return Err(EvictionReason::InvalidToken);
+        }
+        service.metrics.logins_by_token.add(1);
+        return Ok(());
     }
     Err(if password.is_some() { EvictionReason::InvalidCredentials } else { EvictionReason::MalformedLogin })
 }

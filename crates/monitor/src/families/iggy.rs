@@ -42,6 +42,12 @@ pub(super) fn write(metrics: &DoorMetrics, connections: usize, families: &mut Fa
         families.counter(name, help, counter.get())?;
     }
     families.counters(
+        "milena_iggy_logins_total",
+        "Logins of Iggy clients, by what they showed.",
+        [("password", &metrics.logins_by_password), ("token", &metrics.logins_by_token)]
+            .map(|(shown, counter)| ([("shown", shown)], counter.get())),
+    )?;
+    families.counters(
         "milena_iggy_connections_closed_total",
         "Connections of Iggy clients that the server closed, by reason.",
         [
