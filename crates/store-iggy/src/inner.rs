@@ -381,3 +381,6 @@ pub(crate) fn facts_of_topic(topic: &Topic) -> Facts {
 pub(crate) fn missing_topic(topic: &TopicRef) -> StoreError {
     StoreError::NotFound { what: format!("topic {topic:?}") }
 }
+
+#[cfg(test)]
+mod tests;

@@ -52,7 +52,7 @@ impl OnDisk {
     fn with(rules: OffsetRules) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let nowhere = SocketAddr::from(([127, 0, 0, 1], 0));
-        let door = RUNTIME.block_on(on_disk::open_door(folder.path(), nowhere, rules, DoorLimits::default()));
+        let door = RUNTIME.block_on(on_disk::open_door(PASSWORD, folder.path(), nowhere, rules, DoorLimits::default()));
         Self { address: door.address(), door: Mutex::new(Some(door)), folder, rules }
     }
 }
@@ -72,8 +72,13 @@ impl StoreFactory for OnDisk {
     fn crash(&self, store: Arc<dyn Store>) -> Option<Arc<dyn Store>> {
         drop(store);
         drop(self.door.lock().take());
-        let again =
-            RUNTIME.block_on(on_disk::open_door(self.folder.path(), self.address, self.rules, DoorLimits::default()));
+        let again = RUNTIME.block_on(on_disk::open_door(
+            PASSWORD,
+            self.folder.path(),
+            self.address,
+            self.rules,
+            DoorLimits::default(),
+        ));
         *self.door.lock() = Some(again);
         Some(self.open())
     }

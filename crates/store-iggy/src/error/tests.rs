@@ -23,6 +23,12 @@ fn every_error_of_the_sdk_has_an_answer_that_says_whether_it_was_applied() {
         let in_doubt = matches!(change, StoreError::InDoubt { .. });
         assert_eq!(in_doubt, matches!(class, Class::Unknown | Class::Storage), "{code}");
         assert!(!matches!(change, StoreError::OutOfRange { .. } | StoreError::Closed), "{code}");
+        if matches!(class, Class::NotApplied | Class::Identity) {
+            // Also a login that the server refuses: that is between it and the gateway, and no client may hear that it is
+            // not allowed to do what it wants.
+            let both_are_busy = [&change, &read].into_iter().all(|error| matches!(error, StoreError::Busy { .. }));
+            assert!(both_are_busy, "{code}: {change:?} {read:?}");
+        }
     }
 }
 

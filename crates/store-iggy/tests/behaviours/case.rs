@@ -16,7 +16,6 @@ use milena_store::{PartitionRef, Store};
 use milena_store_embedded::faults::Saved;
 use milena_store_iggy::{IggyConfig, IggyStore, SecretString};
 use milena_testkit::iggy_server::{PASSWORD, USER};
-use milena_testkit::proxy::Observer;
 use milena_testkit::{IggyServers, Proxy, RawClient, SOON, TestServer};
 use milena_wire::kafka_protocol::messages::CreateTopicsRequest;
 use milena_wire::kafka_protocol::messages::create_topics_request::{CreatableTopic, CreatableTopicConfig};
@@ -25,6 +24,7 @@ use parking_lot::Mutex;
 use tempfile::TempDir;
 use tokio::sync::{Mutex as Turns, MutexGuard};
 
+use crate::frames::Frames;
 use crate::kafka::topic_name;
 use crate::on_disk::open_door;
 
@@ -82,8 +82,6 @@ pub(crate) const fn three_nodes() -> Place {
 pub(crate) struct Setup {
     /// The gateway reaches the server through a proxy. A cluster names its nodes to clients, so there it cannot.
     pub(crate) proxied: bool,
-    /// Sees what goes through the proxy.
-    pub(crate) observer: Option<Observer>,
     /// Of the topic.
     pub(crate) partitions: i32,
     pub(crate) configs: &'static [(&'static str, &'static str)],
@@ -97,16 +95,7 @@ pub(crate) struct Setup {
 
 impl Default for Setup {
     fn default() -> Self {
-        Self {
-            proxied: false,
-            observer: None,
-            partitions: 1,
-            configs: &[],
-            envs: &[],
-            iggy: |_| {},
-            door: |_| {},
-            gateway: |_| {},
-        }
+        Self { proxied: false, partitions: 1, configs: &[], envs: &[], iggy: |_| {}, door: |_| {}, gateway: |_| {} }
     }
 }
 
@@ -128,14 +117,14 @@ impl DoorServer {
         let folder = TempDir::with_prefix("milena-door-").unwrap();
         let mut server =
             Self { door: Mutex::new(None), address: SocketAddr::from(([127, 0, 0, 1], 0)), limits, folder };
-        let door = server.open().await;
+        let door = server.open(PASSWORD).await;
         server.address = door.address();
         *server.door.get_mut() = Some(door);
         server
     }
 
-    async fn open(&self) -> Door {
-        open_door(self.folder.path(), self.address, OffsetRules::Server, self.limits.clone()).await
+    async fn open(&self, password: &str) -> Door {
+        open_door(password, self.folder.path(), self.address, OffsetRules::Server, self.limits.clone()).await
     }
 }
 
@@ -146,6 +135,8 @@ pub(crate) struct Case {
     pub(crate) kafka: TestServer,
     pub(crate) stream: String,
     pub(crate) proxy: Option<Proxy>,
+    /// What went through the proxy.
+    pub(crate) frames: Arc<Frames>,
     pub(crate) servers: Servers,
     _turn: Option<MutexGuard<'static, ()>>,
 }
@@ -169,8 +160,9 @@ impl Case {
             Servers::Real(Mutex::new(start.await.unwrap()))
         };
         let addresses = servers.addresses();
+        let frames = Arc::<Frames>::default();
         let proxy = match setup.proxied && place != Place::ThreeNodes {
-            true => Some(Proxy::observed(addresses[0], setup.observer.clone()).await),
+            true => Some(Proxy::observed(addresses[0], Some(frames.observer())).await),
             false => None,
         };
         let first = proxy.as_ref().map_or(addresses[0], Proxy::address);
@@ -185,7 +177,7 @@ impl Case {
         let change = setup.gateway;
         let kafka = TestServer::builder().store(given).config(change).start().await;
         let stream = "kafka".to_owned();
-        let case = Self { place, config, store, kafka, stream, proxy, servers, _turn: turn };
+        let case = Self { place, config, store, kafka, stream, proxy, frames, servers, _turn: turn };
         case.create(TOPIC, setup.partitions, setup.configs).await;
         Some(case)
     }
@@ -246,11 +238,18 @@ impl Case {
     pub(crate) async fn bring_back(&self) {
         match &self.servers {
             Servers::Door(server) => {
-                let door = server.open().await;
+                let door = server.open(PASSWORD).await;
                 *server.door.lock() = Some(door);
             }
             Servers::Real(servers) => tokio::task::block_in_place(|| servers.lock().restart(0)),
         }
+    }
+
+    /// Brings the door back with another password of its user, as when an operator changed it.
+    pub(crate) async fn bring_back_with(&self, password: &str) {
+        let Servers::Door(server) = &self.servers else { panic!("the password of a real server is not changed") };
+        let door = server.open(password).await;
+        *server.door.lock() = Some(door);
     }
 
     /// What the store behind the door has on its disk of partition 0 of the topic.

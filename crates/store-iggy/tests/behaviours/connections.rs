@@ -2,14 +2,18 @@
 
 use std::time::{Duration, Instant};
 
+use iggy::prelude::PersonalAccessTokenClient;
 use iggy_binary_protocol::EvictionReason;
 use milena_iggy_door::frame::eviction;
 use milena_store_iggy::{IggyConfig, IggyStore, OpenError, SecretString};
 use milena_testkit::SOON;
+use milena_wire::kafka_protocol::messages::CreateTopicsRequest;
+use milena_wire::kafka_protocol::messages::create_topics_request::CreatableTopic;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::case::{Case, Place, Setup};
-use crate::kafka::{fetch, plain, produce, produce_until_stored, read_all, record};
+use crate::case::{Case, Place, Setup, TOPIC};
+use crate::groups::commit_code;
+use crate::kafka::{fetch, fetch_request, plain, produce, produce_until_stored, read_all, record, topic_name};
 
 /// How long an append in doubt is looked for.
 const GRACE: Duration = Duration::from_secs(10);
@@ -117,3 +121,60 @@ async fn b34_a_server_that_speaks_another_version_ends_the_start_at_once_with_it
     assert!(error.to_string().contains("14003"), "{error}");
     assert!(started.elapsed() < Duration::from_secs(10), "it was tried again and again");
 }
+
+/// Codes of Kafka's table upon which a client waits and asks again: 5, 6, 7, 14, 15, 16, 41 and 56. 3 is one too, but says
+/// that there is no topic.
+const RETRIABLE: [i16; 8] = [5, 6, 7, 14, 15, 16, 41, 56];
+
+/// What clients hear of a gateway whose server takes neither its token nor its password any more.
+async fn codes_of(case: &Case) -> Vec<(&'static str, i16)> {
+    let mut client = case.raw().await;
+    let produced = produce(&mut client, plain(&[record("refused")])).await.error_code;
+    let fetched = client.request(11, &fetch_request(TOPIC, 0, 0, 0, 1 << 20)).await;
+    let topic =
+        CreatableTopic::default().with_name(topic_name("new")).with_num_partitions(1).with_replication_factor(1);
+    let create = CreateTopicsRequest::default().with_timeout_ms(2_000).with_topics(vec![topic]);
+    let created = client.request(5, &create).await;
+    vec![
+        ("produce", produced),
+        ("fetch", fetched.responses[0].partitions[0].error_code),
+        ("create a topic", created.topics[0].error_code),
+        ("commit", commit_code(&mut client, "group", 0, 0, "").await),
+    ]
+}
+
+async fn a_login_that_the_server_refuses_is_not_blamed_on_clients(case: Case) {
+    let mut client = case.raw().await;
+    assert_eq!(produce(&mut client, plain(&[record("before")])).await.error_code, 0);
+    // The token is revoked, and the password changed.
+    let native = case.native().await;
+    for token in native.get_personal_access_tokens().await.unwrap() {
+        native.delete_personal_access_token(&token.name).await.unwrap();
+    }
+    case.take_away().await;
+    case.bring_back_with("another one").await;
+    for round in 0..3 {
+        for (asked, code) in codes_of(&case).await {
+            assert!(RETRIABLE.contains(&code), "round {round}: {asked} is answered with {code}");
+        }
+    }
+    case.take_away().await;
+    case.bring_back().await;
+    let stored = produce_until_stored(&mut client, &plain(&[record("after")])).await;
+    assert_eq!(read_all(&mut client).await.last().map(|last| last.offset), Some(stored));
+}
+shown!(a_login_that_the_server_refuses_is_not_blamed_on_clients in door with Setup {
+    gateway: |config| config.limits.in_doubt_grace = Duration::from_millis(200),
+    ..Setup::default()
+});
+
+async fn a_wrong_password_ends_the_start_at_once_with_its_reason(case: Case) {
+    let password = SecretString::from("a guess".to_owned());
+    let started = Instant::now();
+    let opened = Box::pin(IggyStore::open(IggyConfig { password, instance: 9, ..case.config.clone() })).await;
+    let error = opened.err().unwrap();
+    assert!(matches!(error, OpenError::Refused(_)), "{error}");
+    assert!(error.to_string().contains("nvalid credentials") && !error.to_string().contains("guess"), "{error}");
+    assert!(started.elapsed() < case.config.start_timeout, "it was tried again and again");
+}
+shown!(a_wrong_password_ends_the_start_at_once_with_its_reason in door, one_node, three_nodes);

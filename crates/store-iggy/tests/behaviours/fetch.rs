@@ -105,6 +105,48 @@ async fn b20_a_fetch_waits_for_others_without_asking_all_the_time(case: Case) {
 }
 shown!(b20_a_fetch_waits_for_others_without_asking_all_the_time in door, one_node, three_nodes);
 
+async fn b20_a_hundred_fetches_that_wait_cost_the_server_as_few_calls_as_one(case: Case) {
+    const WAITING: usize = 100;
+    let mut waiting = Vec::new();
+    for _ in 0..WAITING {
+        let mut client = case.raw().await;
+        client.send(11, &fetch_request(TOPIC, 0, 0, 25_000, 1 << 20)).await;
+        waiting.push(client);
+    }
+    // By then all of them have looked for themselves, and the pauses between two looks are as long as they get.
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let (before, started) = (case.frames.requests(), Instant::now());
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let asked = case.frames.requests() - before;
+    // A look every 250 ms, and what gateways have to say of themselves. Were each fetch to look, it would be 400 a second.
+    let seconds = usize::try_from(started.elapsed().as_secs()).unwrap().max(2);
+    assert!(before > 0 && asked <= 25 * seconds, "{asked} requests in {:?}", started.elapsed());
+    assert_eq!(produce(&mut case.raw().await, plain(&[record("for all")])).await.error_code, 0);
+    for mut client in waiting {
+        let answer = client.receive::<FetchRequest>().await;
+        assert_eq!(values_of(&answer.responses[0].partitions[0]), ["for all"]);
+    }
+}
+shown!(b20_a_hundred_fetches_that_wait_cost_the_server_as_few_calls_as_one in door, one_node
+    with Setup { proxied: true, ..Setup::default() });
+
+async fn b20_a_produce_through_the_same_gateway_wakes_a_fetch_at_once(case: Case) {
+    let mut client = case.raw().await;
+    let mut waiting = case.raw().await;
+    waiting.send(11, &fetch_request(TOPIC, 0, 0, 28_000, 1 << 20)).await;
+    // Pauses between two looks double and have no bound here: the next look is due after about ten seconds.
+    tokio::time::sleep(Duration::from_millis(5_500)).await;
+    let started = Instant::now();
+    assert_eq!(produce(&mut client, plain(&[record("own")])).await.error_code, 0);
+    let answer = waiting.receive::<FetchRequest>().await;
+    assert_eq!(values_of(&answer.responses[0].partitions[0]), ["own"]);
+    assert!(started.elapsed() < Duration::from_secs(4), "it was found by looking: {:?}", started.elapsed());
+}
+shown!(b20_a_produce_through_the_same_gateway_wakes_a_fetch_at_once in door, one_node with Setup {
+    iggy: |config| config.probe_interval_max = Duration::from_secs(60),
+    ..Setup::default()
+});
+
 async fn b21_a_single_message_that_expired_leaves_the_end_where_it_was(case: Case) {
     let mut client = case.raw().await;
     // As large as a segment, which is full with it and goes as a whole.

@@ -17,6 +17,17 @@ fn group(name: &str) -> GroupId {
 }
 
 async fn commit(client: &mut RawClient, name: &str, partition: i32, offset: i64, metadata: &str) {
+    assert_eq!(commit_code(client, name, partition, offset, metadata).await, 0, "{name} {partition} {offset}");
+}
+
+/// What a commit is answered with.
+pub(crate) async fn commit_code(
+    client: &mut RawClient,
+    name: &str,
+    partition: i32,
+    offset: i64,
+    metadata: &str,
+) -> i16 {
     let entry = OffsetCommitRequestPartition::default()
         .with_partition_index(partition)
         .with_committed_offset(offset)
@@ -26,8 +37,7 @@ async fn commit(client: &mut RawClient, name: &str, partition: i32, offset: i64,
         .with_group_id(group(name))
         .with_generation_id_or_member_epoch(-1)
         .with_topics(vec![topic]);
-    let answer = client.request(8, &request).await;
-    assert_eq!(answer.topics[0].partitions[0].error_code, 0, "{name} {partition} {offset}");
+    client.request(8, &request).await.topics[0].partitions[0].error_code
 }
 
 /// Offset and metadata of a group.

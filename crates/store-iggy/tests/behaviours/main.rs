@@ -17,6 +17,7 @@ mod cluster;
 mod connections;
 mod doubt;
 mod fetch;
+mod frames;
 mod groups;
 mod kafka;
 #[path = "../common/on_disk.rs"]

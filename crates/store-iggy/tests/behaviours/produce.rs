@@ -1,22 +1,16 @@
 //! Appends that go well, and what they look like on the server.
 
-use std::collections::HashMap;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use iggy_binary_protocol::consensus::Operation;
-use iggy_binary_protocol::consensus::RequestHeader;
 use milena_records::client::Record;
 use milena_store::Store;
-use milena_testkit::proxy::{Mode, Observer};
+use milena_testkit::proxy::Mode;
 use milena_wire::kafka_protocol::messages::OffsetForLeaderEpochRequest;
 use milena_wire::kafka_protocol::messages::offset_for_leader_epoch_request::{
     OffsetForLeaderPartition, OffsetForLeaderTopic,
 };
-use parking_lot::Mutex;
 
-use crate::case::{Case, Place, Setup, TOPIC, eventually};
+use crate::case::{Case, Setup, TOPIC, eventually};
 use crate::kafka::{
     EARLIEST, LATEST, Stamps, fetch, fetch_request, list, offset, plain, produce, produce_request, produce_to,
     produce_until_stored, read_all, record, records_of, topic_name, values_of,
@@ -101,74 +95,31 @@ async fn b10_odd_records_come_back_as_they_were(case: Case) {
 }
 shown!(b10_odd_records_come_back_as_they_were in door, one_node, three_nodes);
 
-/// Counts the sends in what goes to the server. Every request is a header and a body, and the header says how long.
-#[derive(Default)]
-struct SendCount {
-    sends: AtomicUsize,
-    /// By connection: bytes of a header that is not whole, and bytes to go of a body.
-    pending: Mutex<HashMap<u64, (Vec<u8>, usize)>>,
-}
-
-static SENDS: std::sync::LazyLock<Arc<SendCount>> = std::sync::LazyLock::new(Arc::default);
-
-impl SendCount {
-    fn observer(self: &Arc<Self>) -> Observer {
-        let count = Arc::clone(self);
-        Arc::new(move |connection, bytes| count.see(connection, bytes))
-    }
-
-    fn see(&self, connection: u64, mut bytes: &[u8]) {
-        let mut pending = self.pending.lock();
-        let (header, body) = pending.entry(connection).or_default();
-        while !bytes.is_empty() {
-            let skipped = bytes.len().min(*body);
-            *body -= skipped;
-            bytes = &bytes[skipped..];
-            let wanted = bytes.len().min(iggy_binary_protocol::HEADER_SIZE - header.len());
-            header.extend_from_slice(&bytes[..wanted]);
-            bytes = &bytes[wanted..];
-            if *body == 0 && header.len() == iggy_binary_protocol::HEADER_SIZE {
-                let found: &RequestHeader = bytemuck::checked::from_bytes(header);
-                *body = usize::try_from(found.size).unwrap() - iggy_binary_protocol::HEADER_SIZE;
-                self.sends.fetch_add(usize::from(found.operation == Operation::SendMessages), Ordering::Relaxed);
-                header.clear();
-            }
-        }
-    }
-}
-
 async fn b13_no_more_than_32_sends_of_a_partition_are_unanswered(case: Case) {
     const SENT: usize = 100;
     let mut client = case.raw().await;
     assert_eq!(produce(&mut client, plain(&[record("first")])).await.error_code, 0);
-    if case.place != Place::ThreeNodes {
-        case.proxy().set(Mode::HoldReplies);
-    }
-    let before = SENDS.sends.load(Ordering::Relaxed);
+    case.proxy().set(Mode::HoldReplies);
+    let before = case.frames.sends();
     let mut waiting = Vec::new();
     for number in 0..SENT {
         let mut client = case.raw().await;
         client.send(9, &produce_request(TOPIC, 0, plain(&[record(&number.to_string())]), 30_000)).await;
         waiting.push(client);
     }
-    if case.place != Place::ThreeNodes {
-        eventually("a send is on its way", async || SENDS.sends.load(Ordering::Relaxed) > before).await;
-        tokio::time::sleep(Duration::from_millis(300)).await;
-        let unanswered = SENDS.sends.load(Ordering::Relaxed) - before;
-        assert!(unanswered <= 32, "{unanswered} sends wait for an answer");
-        case.proxy().set(Mode::Pass);
-    }
+    eventually("a send is on its way", async || case.frames.sends() > before).await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let unanswered = case.frames.sends() - before;
+    assert!(unanswered <= 32, "{unanswered} sends wait for an answer");
+    case.proxy().set(Mode::Pass);
     for mut client in waiting {
         let answer = client.receive::<milena_wire::kafka_protocol::messages::ProduceRequest>().await;
         assert_eq!(answer.responses[0].partition_responses[0].error_code, 0);
     }
     assert_eq!(read_all(&mut client).await.len(), SENT + 1);
 }
-shown!(b13_no_more_than_32_sends_of_a_partition_are_unanswered in door, one_node, three_nodes with Setup {
-    proxied: true,
-    observer: Some(SENDS.observer()),
-    ..Setup::default()
-});
+shown!(b13_no_more_than_32_sends_of_a_partition_are_unanswered in door, one_node
+    with Setup { proxied: true, ..Setup::default() });
 
 async fn b14_an_acknowledged_record_and_its_offset_survive_kill_9_of_the_server(case: Case) {
     let mut client = case.raw().await;

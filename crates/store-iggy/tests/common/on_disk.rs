@@ -10,9 +10,11 @@ use milena_server::memory::Memory;
 use milena_store::Store;
 use milena_store_embedded::EmbeddedConfig;
 use milena_testkit::SOON;
-use milena_testkit::iggy_server::{PASSWORD, USER};
+use milena_testkit::iggy_server::USER;
 
+/// `password` is that of the user whom the test kit has for servers.
 pub(crate) async fn open_door(
+    password: &str,
     folder: &Path,
     listen: SocketAddr,
     offset_rules: OffsetRules,
@@ -38,7 +40,7 @@ pub(crate) async fn open_door(
         listen,
         advertised: None,
         username: USER.to_owned(),
-        password: Some(Secret::new(PASSWORD)),
+        password: Some(Secret::new(password)),
         offset_rules,
         instance_id: 0,
         limits,
