@@ -8,9 +8,14 @@
     reason = "test code"
 )]
 
+use std::io::{ErrorKind, Write};
+use std::net::TcpStream;
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
-use milena_testkit::ChildServer;
+use milena_testkit::{ChildServer, SOON};
+use rustix::process::Signal;
+use serde_json::Value;
 
 const MILENA: &str = env!("CARGO_BIN_EXE_milena");
 
@@ -160,6 +165,43 @@ fn the_first_signal_ends_it_in_order_and_data_is_there_after_a_restart() {
     assert!(server.stop().success(), "{}", server.output());
     server.restart();
     assert_eq!(output(&server, &["consume", "kept"], ""), "one\n");
+}
+
+#[test]
+fn a_second_signal_ends_it_at_once() {
+    let mut server = server();
+    // A client that asks and does not read: once no more of its requests are taken, answers to it are under way for as long as
+    // the server waits for it.
+    let mut client = TcpStream::connect(server.address()).unwrap();
+    client.set_write_timeout(Some(Duration::from_secs(3))).unwrap();
+    // ApiVersions 0 without a client id.
+    let request = [0, 0, 0, 10, 0, 18, 0, 0, 0, 0, 0, 1, 0xff, 0xff];
+    let requests = request.repeat(5_000);
+    let error = (0..2_000).find_map(|_| client.write_all(&requests).err()).unwrap();
+    assert_eq!(error.kind(), ErrorKind::WouldBlock);
+    server.signal(Signal::TERM);
+    let start = Instant::now();
+    while TcpStream::connect(server.address()).is_ok() {
+        assert!(start.elapsed() < SOON, "it still listens: {}", server.output());
+    }
+    server.signal(Signal::TERM);
+    assert_eq!(server.exited().code(), Some(130), "{}", server.output());
+}
+
+#[test]
+fn a_log_in_json_has_an_object_in_each_line_and_nothing_else() {
+    let builder = ChildServer::builder(MILENA).env("MILENA_LOGGING_FORMAT", "json");
+    let mut server = builder.env("MILENA_LOGGING_LEVEL", "debug").start();
+    output(&server, &["produce", "logged"], "one\n");
+    assert!(server.stop().success());
+    let said = server.output();
+    let lines: Vec<Value> = said.lines().map(|line| serde_json::from_str(line).expect(line)).collect();
+    assert!(!lines.is_empty());
+    for line in lines {
+        let of = |name: &str| line.get(name).and_then(Value::as_str).unwrap_or_else(|| panic!("no {name}: {line}"));
+        assert!(["DEBUG", "INFO", "WARN"].contains(&of("level")), "{line}");
+        assert!(!of("message").is_empty() && !of("timestamp").is_empty(), "{line}");
+    }
 }
 
 #[test]

@@ -9,6 +9,7 @@
 )]
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
 use milena_testkit::ChildServer;
@@ -86,4 +87,29 @@ fn every_format_that_was_written_is_read() {
         let check = server.run(&["check-data", "--data-dir", &data.display().to_string()], "");
         assert!(check.status.success(), "{name}: {check:?}");
     }
+}
+
+/// What a later version wrote may mean something else to this one: nothing is read of it, and nothing written.
+#[test]
+fn a_folder_of_a_newer_format_is_refused_with_its_name() {
+    let place = tempfile::tempdir().unwrap();
+    let data = place.path().join("data");
+    copy(&folders()[0], &data);
+    std::fs::write(data.join("format"), "milena-store 2\n").unwrap();
+    let catalog = || std::fs::read(data.join("catalog")).unwrap();
+    let before = catalog();
+    let folder = data.display().to_string();
+    let backup = place.path().join("backup").display().to_string();
+    for args in [
+        &["serve", "--listen", "127.0.0.1:0", "--data-dir", &folder][..],
+        &["check-data", "--data-dir", &folder],
+        &["repair", "--data-dir", &folder, "--execute"],
+        &["backup", &backup, "--data-dir", &folder],
+    ] {
+        let output = Command::new(MILENA).args(args).env("MILENA_METRICS_LISTEN", "off").output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{args:?}: {said}");
+        assert!(said.contains("has format \"milena-store 2\", which this version does not know"), "{args:?}: {said}");
+    }
+    assert_eq!(catalog(), before);
 }
