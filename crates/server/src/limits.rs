@@ -136,11 +136,16 @@ impl Limits {
 
 /// A quarter of the memory that this process may use, at least [`IN_FLIGHT_BYTES_MIN`].
 fn in_flight_default() -> usize {
-    let of = |path: &str| std::fs::read_to_string(path).ok();
-    let machine = of("/proc/meminfo").and_then(|text| meminfo_total(&text));
-    let group = of("/sys/fs/cgroup/memory.max").and_then(|text| text.trim().parse::<u64>().ok());
-    let memory = machine.into_iter().chain(group).min().unwrap_or(0);
+    let of = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+    let memory = memory_bytes(&of("/proc/meminfo"), &of("/sys/fs/cgroup/memory.max")).unwrap_or(0);
     usize::try_from(memory / 4).unwrap_or(usize::MAX).clamp(IN_FLIGHT_BYTES_MIN, Semaphore::MAX_PERMITS)
+}
+
+/// Bytes of memory that this process may use, from the texts of `/proc/meminfo` and of the control group's `memory.max`, which is
+/// `max` where there is no limit. A container sees its own group at the root, a service does not.
+fn memory_bytes(meminfo: &str, memory_max: &str) -> Option<u64> {
+    let group = memory_max.trim().parse::<u64>().ok();
+    meminfo_total(meminfo).into_iter().chain(group).min()
 }
 
 /// Bytes of memory of the machine, from the text of `/proc/meminfo`.
@@ -183,5 +188,16 @@ mod tests {
     fn the_memory_of_the_machine_is_read() {
         assert_eq!(meminfo_total("MemTotal:       24684000 kB\nMemFree: 1 kB\n"), Some(24_684_000 * 1024));
         assert_eq!(meminfo_total("MemFree: 1 kB"), None);
+    }
+    #[test]
+    fn the_limit_of_a_container_is_seen_where_there_is_one() {
+        let machine = "MemTotal:       24684000 kB\n";
+        assert_eq!(memory_bytes(machine, "1073741824\n"), Some(1 << 30));
+        assert_eq!(memory_bytes(machine, "max\n"), Some(24_684_000 * 1024));
+        assert_eq!(memory_bytes(machine, ""), Some(24_684_000 * 1024));
+        // More than the machine has.
+        assert_eq!(memory_bytes(machine, "99999999999999\n"), Some(24_684_000 * 1024));
+        assert_eq!(memory_bytes("", "1073741824"), Some(1 << 30));
+        assert_eq!(memory_bytes("", ""), None);
     }
 }
