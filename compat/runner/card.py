@@ -70,7 +70,8 @@ def outcome(run):
 def by_reason(excluded):
     """Cases that are left out for the same reason stand together."""
     reasons = {}
-    for case, why in excluded.items():
+    # In the order of card.json, whatever the order of the file they come from.
+    for case, why in sorted(excluded.items()):
         reasons.setdefault(why, []).append(case if case == "all cases" else f"`{case}`")
     return [(why, ", ".join(cases)) for why, cases in reasons.items()]
 
