@@ -141,6 +141,8 @@ impl Catalog {
             return Err(Code::STREAM_EXISTS.into());
         }
         let change = self.state.change().await;
+        // Of a rename before that is in doubt, the store may have the name already: it would have no topics under this one.
+        self.state.settle_names().await?;
         if change.look(|table| table.stream_named(name).is_some()) {
             return Err(Code::STREAM_EXISTS.into());
         }
@@ -160,7 +162,8 @@ impl Catalog {
                 });
             }
         }
-        // The store has the name: a code that says "not done" would be wrong, and the next start puts this right.
+        // The store has the name: a code that says "not done" would be wrong, and the next look at
+        // what is in the store, or the next start, puts this right.
         change.write(called(name)).await.map_err(|_| Refusal::InDoubt)
     }
 
@@ -223,6 +226,8 @@ impl Catalog {
             return Ok(topics);
         }
         let change = self.state.change().await;
+        // The new name of a rename that was stored in part is no new stream.
+        self.state.settle_names().await?;
         // A stream may have been renamed or deleted since the list was made: its old name would become an empty stream,
         // and nobody could have the name. Within the turn, list and table tell the same.
         let topics = self.topics_by_stream().await?;

@@ -1,4 +1,4 @@
-use milena_store::testing::{Layer, Layered, MemoryStore};
+use milena_store::testing::{Fault, Layer, Layered, MemoryStore};
 use milena_store::{StoreFuture, TopicSettings};
 use tokio::sync::Notify;
 
@@ -57,4 +57,55 @@ async fn a_list_from_before_a_rename_does_not_bring_the_old_name_back() {
     let new = catalog.stream(&WireIdentifier::named("new").unwrap()).await.unwrap().unwrap();
     catalog.rename_stream(&admin, &new, "old").await.unwrap();
     assert_eq!(names(&catalog.streams().await.unwrap()), [("old", 1)]);
+}
+
+/// A store that refuses what is written next after the rename of a stream.
+#[derive(Default)]
+struct FullAfterRename {
+    memory: MemoryStore,
+}
+
+impl Layer for FullAfterRename {
+    fn below(&self) -> &dyn Store {
+        &self.memory
+    }
+
+    fn rename_stream<'a>(&'a self, stream: &'a str, name: &'a str) -> StoreFuture<'a, ()> {
+        Box::pin(async move {
+            self.memory.rename_stream(stream, name).await?;
+            self.memory.plan(Fault::Full);
+            Ok(())
+        })
+    }
+}
+
+/// A catalog with a stream that has a new name in the store, and the old one in the list.
+async fn renamed_in_part() -> (Catalog, Arc<dyn Store>, Stream) {
+    let store: Arc<dyn Store> = Arc::new(Layered(FullAfterRename::default()));
+    store.create_topic("old", "t", 1, &TopicSettings::default()).await.unwrap();
+    let state = State::open(Arc::clone(&store), 0).await.unwrap();
+    let catalog = Catalog::new(Arc::clone(&store), state, 10);
+    let old = catalog.stream(&WireIdentifier::named("old").unwrap()).await.unwrap().unwrap();
+    let renamed = catalog.rename_stream(&store, &old, "new").await;
+    assert!(matches!(renamed, Err(Refusal::InDoubt)), "{renamed:?}");
+    assert_eq!(catalog.known(&WireIdentifier::Numeric(old.id)), Some(old.clone()));
+    (catalog, store, old)
+}
+
+#[tokio::test]
+async fn a_rename_that_was_stored_in_part_gives_no_second_number_to_the_new_name() {
+    let (catalog, store, old) = renamed_in_part().await;
+    let new = catalog.stream(&WireIdentifier::named("new").unwrap()).await.unwrap().unwrap();
+    assert_eq!(new.id, old.id);
+    assert_eq!(names(&catalog.streams().await.unwrap()), [("new", 1)]);
+    let state = State::open(Arc::clone(&store), 0).await.unwrap();
+    assert_eq!(names(&Catalog::new(store, state, 10).streams().await.unwrap()), [("new", 1)]);
+}
+
+#[tokio::test]
+async fn a_stream_whose_rename_was_stored_in_part_is_renamed_again_under_its_new_name_only() {
+    let (catalog, store, old) = renamed_in_part().await;
+    let again = catalog.rename_stream(&store, &old, "third").await;
+    assert!(matches!(again, Err(Refusal::Rejected(Code::STREAM_NOT_FOUND))), "{again:?}");
+    assert_eq!(names(&catalog.streams().await.unwrap()), [("new", 1)]);
 }

@@ -116,7 +116,8 @@ impl State {
         written.is_ok()
     }
 
-    /// Ends what a crash interrupted: a stream has the name that the store has it under.
+    /// Ends what a crash or a failed write interrupted: a stream has the name that the store has it under. For whoever has the
+    /// turn to change something, or is alone.
     pub(crate) async fn settle_names(&self) -> Result<(), StoreError> {
         let pending = self.look(Table::renaming);
         if pending.is_empty() {

@@ -52,6 +52,10 @@ impl Table {
         match record {
             Record::Stream { id, name, created_at_micros } => {
                 self.drop_stream(id);
+                // Names are the store's: another number with this one was given while it was in doubt whose it is.
+                if let Some(other) = self.stream_ids.get(&name).copied() {
+                    self.drop_stream(other);
+                }
                 self.stream_ids.insert(name.clone(), id);
                 self.streams.insert(id, Stream { id, name, created_at_micros });
             }

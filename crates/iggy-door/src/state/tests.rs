@@ -151,6 +151,24 @@ fn a_record_of_another_version_is_an_error() {
     assert!(Record::decode(&[]).is_err());
 }
 
+#[tokio::test]
+async fn of_two_numbers_with_one_name_the_one_that_was_renamed_stays() {
+    let store = MemoryStore::new();
+    let of = topic(&store, "t").await.stream_id();
+    let state = open(&store).await;
+    let stream = |id, name: &str| Record::Stream { id, name: name.to_owned(), created_at_micros: 5 };
+    for record in [stream(0, "old"), Record::Rename { id: 0, name: "s".to_owned(), of }, stream(1, "s")] {
+        state.write(record).await.unwrap();
+    }
+    for _ in 0..2 {
+        let again = open(&store.again()).await;
+        let streams =
+            again.look(|table| table.streams().map(|stream| (stream.id, stream.name.clone())).collect::<Vec<_>>());
+        assert_eq!(streams, [(0, "s".to_owned())]);
+        assert_eq!(again.look(|table| table.stream_named("s").map(|stream| stream.id)), Some(0));
+    }
+}
+
 #[test]
 fn the_stored_form_of_every_record_stays_as_it_is() {
     let of = Incarnation::of(&TopicRef::new("s", "t", 1, 2, 3));
