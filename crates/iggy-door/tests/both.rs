@@ -153,6 +153,31 @@ async fn to_kafka_clients_a_renamed_topic_is_gone_and_there_under_the_new_name_w
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_kafka_group_committed_under_the_old_name_is_gone_after_a_rename_and_stays_gone_after_one_back() {
+    let mut both = Both::start().await;
+    both.create_by_kafka("old").await;
+    both.commit("old", 5).await;
+    assert_eq!(both.committed("old").await, 5);
+    let rename = async |both: &Both, from: &str, to: &str| {
+        both.iggy.update_topic(&id("kafka"), &id(from), to, &TopicUpdateOptions::default()).await.unwrap();
+    };
+    rename(&both, "old", "new").await;
+    assert_eq!((both.committed("old").await, both.committed("new").await), (-1, -1));
+    both.commit("new", 6).await;
+    let mut both = Box::pin(both.restart()).await;
+    assert_eq!(both.committed("new").await, 6);
+    rename(&both, "new", "old").await;
+    assert_eq!((both.committed("old").await, both.committed("new").await), (-1, -1));
+    // The same for a stream.
+    both.commit("old", 7).await;
+    both.iggy.update_stream(&id("kafka"), "aside", &StreamUpdateOptions::default()).await.unwrap();
+    both.iggy.update_stream(&id("aside"), "kafka", &StreamUpdateOptions::default()).await.unwrap();
+    assert_eq!(both.committed("old").await, -1);
+    let mut both = Box::pin(both.restart()).await;
+    assert_eq!(both.committed("old").await, -1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn only_the_stream_of_kafka_topics_is_seen_by_kafka_clients_and_the_internal_one_by_nobody() {
     let mut both = Both::start().await;
     both.create_by_iggy("elsewhere", "t", 1).await;

@@ -83,7 +83,10 @@ impl Broker {
             Handle::try_current().is_ok_and(|handle| handle.runtime_flavor() == RuntimeFlavor::MultiThread);
         let (of_store, of_groups) = (Arc::clone(&store), Arc::clone(&metrics.groups));
         let groups = match storage::choose(&config, &store).await? {
-            Kept::Topic => GroupService::open(&config, of_store, of_groups, threads_can_block).await?,
+            Kept::Topic => {
+                let mapping = topics.mapping().clone();
+                GroupService::open(&config, of_store, mapping, of_groups, threads_can_block).await?
+            }
             Kept::ConsumerOffsets => GroupService::open_external(&config, of_store, topics.clone(), of_groups)?,
         };
         let mut watchers = vec![fetches.watcher(), Arc::new(produce.clone()) as Arc<dyn GrowthWatcher>];

@@ -89,9 +89,9 @@ impl Offsets {
         self.stage(Change::RemoveGroup { group: group.clone() }, Reply::DeleteGroup(token, group), out);
     }
 
-    /// A topic was deleted, so nobody may see its offsets from now on. They go at once; the record only keeps them
-    /// from coming back with a restart, and is left out while too much is under way: nobody asks for that incarnation
-    /// again, and the next look at [`Offsets::topics`] finds it.
+    /// A topic was deleted, or has another name, so nobody may see its offsets under this one from now on. They go at once;
+    /// the record only keeps them from coming back with a restart, and is left out while too much is under way, as it is while
+    /// offsets are being loaded: the look at [`Offsets::topics`] that follows each load finds what came back.
     pub fn topic_deleted(&mut self, topic: &TopicKey, out: &mut Outputs) {
         if !self.is_loaded() {
             return;

@@ -12,9 +12,14 @@ use milena_records::client::{ProducerStamp, Record, build_batch, read_record_set
 use milena_testkit::{RawClient, TestServer};
 use milena_wire::kafka_protocol::messages::create_topics_request::CreatableTopic;
 use milena_wire::kafka_protocol::messages::fetch_request::{FetchPartition, FetchTopic};
+use milena_wire::kafka_protocol::messages::offset_commit_request::{
+    OffsetCommitRequestPartition, OffsetCommitRequestTopic,
+};
+use milena_wire::kafka_protocol::messages::offset_fetch_request::OffsetFetchRequestTopic;
 use milena_wire::kafka_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
 use milena_wire::kafka_protocol::messages::{
-    CreateTopicsRequest, FetchRequest, FetchResponse, MetadataRequest, ProduceRequest, TopicName,
+    CreateTopicsRequest, FetchRequest, FetchResponse, GroupId, MetadataRequest, OffsetCommitRequest,
+    OffsetFetchRequest, ProduceRequest, TopicName,
 };
 use milena_wire::kafka_protocol::protocol::StrBytes;
 
@@ -54,6 +59,24 @@ impl Both {
         let answer = self.kafka.request(9, &MetadataRequest::default().with_topics(None)).await;
         let name = |name: Option<TopicName>| name.unwrap().0.to_string();
         answer.topics.into_iter().map(|topic| (name(topic.name), topic.partitions.len())).collect()
+    }
+
+    /// Commits an offset of partition 0 for the group `g`, that has no members.
+    pub(crate) async fn commit(&mut self, topic: &str, offset: i64) {
+        let partition = OffsetCommitRequestPartition::default().with_partition_index(0).with_committed_offset(offset);
+        let topic = OffsetCommitRequestTopic::default().with_name(name(topic)).with_partitions(vec![partition]);
+        let group = GroupId(StrBytes::from_static_str("g"));
+        let request = OffsetCommitRequest::default().with_group_id(group).with_generation_id_or_member_epoch(-1);
+        let answer = self.kafka.request(8, &request.with_topics(vec![topic])).await;
+        assert_eq!(answer.topics[0].partitions[0].error_code, 0);
+    }
+
+    /// What the group `g` committed of partition 0; -1 for nothing.
+    pub(crate) async fn committed(&mut self, topic: &str) -> i64 {
+        let topic = OffsetFetchRequestTopic::default().with_name(name(topic)).with_partition_indexes(vec![0]);
+        let group = GroupId(StrBytes::from_static_str("g"));
+        let request = OffsetFetchRequest::default().with_group_id(group).with_topics(Some(vec![topic]));
+        self.kafka.request(7, &request).await.topics[0].partitions[0].committed_offset
     }
 
     pub(crate) async fn create_by_iggy(&self, stream: &str, topic: &str, partitions: u32) {

@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 
 use super::external::{External, GROUP_PREFIX};
 use super::shared::Shared;
+use super::topics::Existing;
 use super::{GroupService, Held, Stored, appender, timers};
 use crate::config::ServerConfig;
 use crate::metrics::GroupMetrics;
@@ -30,15 +31,16 @@ impl GroupService {
         let id_bytes_max = offsets.group_bytes_max().saturating_sub(GROUP_PREFIX.len());
         let shared = Shared::new(config.groups.clone(), appender::record_bytes_max(store.as_ref()), metrics);
         let shared = Arc::new(shared.with_group_ids_of(id_bytes_max));
-        let external = External::new(Arc::clone(&shared), Arc::clone(&store), topics, Arc::clone(&coordinators));
+        let existing = Existing { store: Arc::clone(&store), mapping: topics.mapping().clone() };
+        let external = External::new(Arc::clone(&shared), store, topics, Arc::clone(&coordinators));
         let external = Arc::new(external);
         let mut mandate = coordinators.mandate();
         shared.resign(shared.elsewhere());
         if *mandate.borrow_and_update() {
             external.begin();
         }
-        let timers =
-            [tokio::spawn(timers::tick(Arc::clone(&shared))), tokio::spawn(timers::expire(Arc::clone(&shared), store))];
+        let expiry = timers::expire(Arc::clone(&shared), existing);
+        let timers = [tokio::spawn(timers::tick(Arc::clone(&shared))), tokio::spawn(expiry)];
         let keeper = Mutex::new(Some(tokio::spawn(Arc::clone(&external).follow(mandate))));
         Ok(Self { shared, external: Some(external), coordinators, timers, keeper })
     }

@@ -15,7 +15,7 @@ use tokio::time::{Duration, Instant, sleep};
 use super::appender::Appender;
 use super::bundle::{broken, unbundle};
 use super::shared::Shared;
-use super::topics::forget_missing;
+use super::topics::{Existing, forget_missing};
 use crate::opening::open_log;
 
 /// Topic of the internal stream that holds the committed offsets.
@@ -43,6 +43,7 @@ pub(super) enum End {
 pub(super) struct Keeper {
     pub(super) shared: Arc<Shared>,
     pub(super) store: Arc<dyn Store>,
+    pub(super) existing: Existing,
     pub(super) options: StateLogOptions,
     /// True on a runtime where a thread may say that it is busy.
     pub(super) can_block: bool,
@@ -118,7 +119,7 @@ impl Keeper {
         tracing::info!(offsets = groups.offsets().len(), "committed offsets are loaded");
         self.shared.metrics.loads.add(1);
         self.shared.begin(groups);
-        forget_missing(&self.shared, self.store.as_ref()).await;
+        forget_missing(&self.shared, &self.existing).await;
         Ok(log)
     }
 }

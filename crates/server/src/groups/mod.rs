@@ -54,6 +54,7 @@ use crate::topics::mapping::Mapping;
 use external::External;
 use keeper::Keeper;
 use shared::Shared;
+use topics::Existing;
 
 /// Groups and offsets of a server, with the tasks that keep them going. They end when it is dropped.
 pub struct GroupService {
@@ -78,6 +79,7 @@ impl GroupService {
     pub async fn open(
         config: &ServerConfig,
         store: Arc<dyn Store>,
+        mapping: Mapping,
         metrics: Arc<GroupMetrics>,
         can_block: bool,
     ) -> Result<Self, StoreError> {
@@ -90,12 +92,13 @@ impl GroupService {
             snapshot_bytes: config.groups.offsets_snapshot_bytes,
             ..StateLogOptions::default()
         };
-        let keeper = Keeper { shared: Arc::clone(&shared), store: Arc::clone(&store), options, can_block };
+        let existing = Existing { store: Arc::clone(&store), mapping };
+        let keeper = Keeper { shared: Arc::clone(&shared), store, existing: existing.clone(), options, can_block };
         let mut mandate = coordinators.mandate();
         let mandated = *mandate.borrow_and_update();
         let log = if mandated { Some(keeper.load().await?) } else { None };
-        let timers =
-            [tokio::spawn(timers::tick(Arc::clone(&shared))), tokio::spawn(timers::expire(Arc::clone(&shared), store))];
+        let expiry = timers::expire(Arc::clone(&shared), existing);
+        let timers = [tokio::spawn(timers::tick(Arc::clone(&shared))), tokio::spawn(expiry)];
         let keeper = Mutex::new(Some(tokio::spawn(keeper.run(mandate, mandated, log))));
         Ok(Self { shared, external: None, coordinators, timers, keeper })
     }

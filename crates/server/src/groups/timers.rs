@@ -3,13 +3,12 @@
 use std::sync::Arc;
 
 use milena_groups::{Groups, Walk};
-use milena_store::Store;
 use tokio::task::yield_now;
 use tokio::time::Instant;
 use tokio::time::{MissedTickBehavior, interval_at, sleep_until};
 
 use super::shared::Shared;
-use super::topics::forget_missing;
+use super::topics::{Existing, forget_missing};
 
 /// Ends what is due, for ever. Members that all vanish are evicted on time even when nobody talks to the group.
 pub(super) async fn tick(shared: Arc<Shared>) {
@@ -30,14 +29,14 @@ pub(super) async fn tick(shared: Arc<Shared>) {
     }
 }
 
-/// Lets go of old offsets, and of those whose topic went behind the server's back, for ever.
-pub(super) async fn expire(shared: Arc<Shared>, store: Arc<dyn Store>) {
+/// Lets go of old offsets, and of those whose topic went or was renamed behind the server's back, for ever.
+pub(super) async fn expire(shared: Arc<Shared>, existing: Existing) {
     let every = shared.settings.offsets_check_interval;
     let mut rounds = interval_at(Instant::now() + every, every);
     rounds.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         rounds.tick().await;
-        forget_missing(&shared, store.as_ref()).await;
+        forget_missing(&shared, &existing).await;
         let mut walk = Walk::default();
         while !walk.is_over() {
             shared.run(|groups, now, out| groups.expire(&mut walk, now, out));

@@ -1,6 +1,6 @@
 //! Topics as the offsets see them: their incarnation, and their end.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use milena_groups::{TopicId, TopicKey, Walk};
@@ -35,11 +35,32 @@ impl GrowthWatcher for Deletions {
     }
 }
 
-/// Takes offsets away whose topic is gone without a word: the process died at the wrong moment, or somebody else deleted it.
+/// The topics that exist, and how clients see them.
+#[derive(Clone)]
+pub(super) struct Existing {
+    pub(super) store: Arc<dyn Store>,
+    pub(super) mapping: Mapping,
+}
+
+impl Existing {
+    /// Whether a topic of that incarnation had another name when offsets were stored under this one.
+    ///
+    /// The mapping may have changed instead, and what was committed must outlast that: it may be a mistake that is put right
+    /// with the next start. So a rename is only what cannot well be anything else: clients see the topic under another name,
+    /// and the old one leads to another topic of the same stream.
+    fn is_renamed(&self, name: &str, topic: &TopicRef) -> bool {
+        let Seen::As(seen) = self.mapping.seen(topic.stream(), topic.topic()) else { return false };
+        let led_to = self.mapping.place(name);
+        seen != name && led_to.is_ok_and(|place| place.stream == topic.stream() && place.topic != topic.topic())
+    }
+}
+
+/// Takes offsets away whose topic is gone without a word, or has another name: the process died at the wrong moment, or
+/// somebody else did it.
 ///
-/// Compared by incarnation and not by name, so that a changed topic mapping takes nothing away. A store that does not
+/// Compared by incarnation before the name, so that a changed topic mapping takes nothing away. A store that does not
 /// answer is asked again with the next round.
-pub(super) async fn forget_missing(shared: &Shared, store: &dyn Store) {
+pub(super) async fn forget_missing(shared: &Shared, existing: &Existing) {
     // Looked up first: a topic that is created in between is in the store's list, and its offsets are not in ours.
     let (mut walk, mut known) = (Walk::default(), HashSet::new());
     while !walk.is_over() {
@@ -49,17 +70,23 @@ pub(super) async fn forget_missing(shared: &Shared, store: &dyn Store) {
     if known.is_empty() {
         return;
     }
-    let there: HashSet<TopicId> = match answered("the topics", store.topics()).await {
-        Ok(infos) => infos.iter().map(|info| TopicId(ids::topic_id(&info.topic).as_u128())).collect(),
+    let there: HashMap<TopicId, TopicRef> = match answered("the topics", existing.store.topics()).await {
+        Ok(infos) => {
+            infos.into_iter().map(|info| (TopicId(ids::topic_id(&info.topic).as_u128()), info.topic)).collect()
+        }
         Err(error) => {
             tracing::warn!(%error, "committed offsets were not compared with the topics that exist");
             return;
         }
     };
-    for key in known.iter().filter(|key| key.id != TopicId::FOREIGN && !there.contains(&key.id)) {
-        tracing::info!(topic = %key.name, "committed offsets of a topic that is gone are deleted");
+    let is_gone = |key: &TopicKey| there.get(&key.id).is_none_or(|topic| existing.is_renamed(&key.name, topic));
+    for key in known.iter().filter(|key| key.id != TopicId::FOREIGN && is_gone(key)) {
+        tracing::info!(topic = %key.name, "committed offsets of a topic that is gone or was renamed are deleted");
         shared.run(|groups, _, out| groups.topic_deleted(key, out));
         // Each is a look at all groups; between two of them others have their turn.
         yield_now().await;
     }
 }
+
+#[cfg(test)]
+mod tests;

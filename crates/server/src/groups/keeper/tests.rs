@@ -7,6 +7,7 @@ use milena_store::{INTERNAL_STREAM, TopicRef, TopicSettings};
 use super::*;
 use crate::config::ServerConfig;
 use crate::groups::{Coordinator, Coordinators, ForeignOffsets, GroupService};
+use crate::topics::mapping::Mapping;
 
 /// A mandate that the test gives and takes.
 #[derive(Debug)]
@@ -34,7 +35,8 @@ impl Gateway {
         let mut config =
             ServerConfig { instance_id, coordinators: Arc::clone(&mandate) as _, ..ServerConfig::default() };
         config.groups.foreign_offsets = ForeignOffsets::Allow;
-        let groups = GroupService::open(&config, Arc::new(store.clone()), Arc::default(), false).await?;
+        let mapping = Mapping::new(&config.topic_mapping).expect("it is the default");
+        let groups = GroupService::open(&config, Arc::new(store.clone()), mapping, Arc::default(), false).await?;
         Ok(Self { groups, mandate })
     }
 

@@ -26,7 +26,10 @@ async fn open(store: &MemoryStore, asked: OffsetStorage) -> Result<(GroupService
     let config = config(asked);
     let topics = TopicDirectory::open(shared(store), &config).await.unwrap();
     let groups = match choose(&config, &shared(store)).await? {
-        Kept::Topic => GroupService::open(&config, shared(store), Arc::default(), false).await.unwrap(),
+        Kept::Topic => {
+            let mapping = topics.mapping().clone();
+            GroupService::open(&config, shared(store), mapping, Arc::default(), false).await.unwrap()
+        }
         Kept::ConsumerOffsets => {
             GroupService::open_external(&config, shared(store), topics.clone(), Arc::default()).unwrap()
         }
