@@ -82,11 +82,19 @@ java_jars() {
   echo "$stamp" >"$target/jars/stamp"
 }
 
-# A source file of Java with what it is told, in a virtual machine that starts fast.
+# java_compile SOURCE: that program, and what all of them share, into target/compat/<client>/classes.
+java_compile() {
+  java_jars
+  javac -nowarn -Xlint:-options -cp "$target/jars/*" -d "$target/classes" "$root/compat/harness/java/Answers.java" "$1"
+}
+
+# java_client SOURCE --install, or java_client SOURCE ARGUMENT...: the program in a virtual machine that starts fast.
 java_client() {
+  local source=$1
+  shift
   if [ "$1" = --install ]; then
-    java_jars
+    java_compile "$source"
     return 0
   fi
-  exec java -Xmx384m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -cp "$target/jars/*" "$@"
+  exec java -Xmx384m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -cp "$target/classes:$target/jars/*" "$(basename "$source" .java)" "$@"
 }

@@ -1,8 +1,3 @@
-import java.io.FileDescriptor;
-import java.io.FileOutputStream;
-import java.io.InputStream;
-import java.io.PrintStream;
-import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
@@ -51,17 +46,13 @@ import org.apache.kafka.streams.kstream.Produced;
  * JSON line for each case.
  */
 public final class WordCount {
-    private static final long CASE_SECONDS = 120;
+    private static final Duration CASE_LIMIT = Duration.ofSeconds(120);
     private static final Duration PATIENCE = Duration.ofSeconds(60);
 
     private final String bootstrap;
     private final Path state;
     private final Admin admin;
-    private final Map<String, Case> cases = new LinkedHashMap<>();
-
-    private interface Case {
-        void run() throws Exception;
-    }
+    private final Map<String, Answers.Case> cases = new LinkedHashMap<>();
 
     private WordCount(String bootstrap, Path state) {
         this.bootstrap = bootstrap;
@@ -83,63 +74,13 @@ public final class WordCount {
     }
 
     public static void main(String[] arguments) throws Exception {
-        PrintStream answers = new PrintStream(new FileOutputStream(FileDescriptor.out), true, StandardCharsets.UTF_8);
-        System.setOut(System.err);
-        Properties about = new Properties();
-        try (InputStream file = KafkaStreams.class.getResourceAsStream("/kafka/kafka-streams-version.properties")) {
-            about.load(file);
-        }
-        answers.printf("{\"client\": \"streams\", \"version\": \"%s\"}%n", about.getProperty("version"));
         WordCount program = new WordCount(arguments[0], Path.of(arguments[1]));
-        for (String name : Arrays.copyOfRange(arguments, 2, arguments.length)) {
-            String wrong = program.answer(name);
-            String detail = wrong == null ? "" : ", \"detail\": \"" + json(wrong) + "\"";
-            answers.printf("{\"case\": \"%s\", \"ok\": %b%s}%n", name, wrong == null, detail);
-        }
-        Runtime.getRuntime().halt(0);
-    }
-
-    /** What is wrong, or null. */
-    private String answer(String name) throws InterruptedException {
-        Case body = cases.get(name);
-        if (body == null) {
-            return "this program has no such case";
-        }
-        String[] outcome = {"not done after " + CASE_SECONDS + " s"};
-        Thread thread = new Thread(() -> {
-            try {
-                body.run();
-                outcome[0] = null;
-            } catch (Throwable error) {
-                error.printStackTrace();
-                outcome[0] = String.valueOf(error);
-            }
-        });
-        thread.setDaemon(true);
-        thread.start();
-        thread.join(CASE_SECONDS * 1000);
-        return outcome[0];
-    }
-
-    private static String json(String text) {
-        String shortened = text.length() > 500 ? text.substring(0, 500) : text;
-        return shortened.replace("\\", "\\\\").replace("\"", "\\\"").replaceAll("\\p{Cntrl}", " ");
-    }
-
-    private static void expect(String what, Object seen, Object wanted) {
-        if (!seen.equals(wanted)) {
-            throw new AssertionError(what + ": " + seen + " instead of " + wanted);
-        }
+        String version = Answers.version(KafkaStreams.class, "/kafka/kafka-streams-version.properties");
+        Answers.run("streams", version, program.cases, CASE_LIMIT, Arrays.asList(arguments).subList(2, arguments.length));
     }
 
     private static void waitUntil(String what, Callable<Boolean> condition) throws Exception {
-        long end = System.nanoTime() + PATIENCE.toNanos();
-        while (!condition.call()) {
-            if (System.nanoTime() > end) {
-                throw new AssertionError(what + ": not so after " + PATIENCE.toSeconds() + " s");
-            }
-            Thread.sleep(50);
-        }
+        Answers.waitUntil(what, PATIENCE, condition);
     }
 
     private String name(String of) {
@@ -248,7 +189,7 @@ public final class WordCount {
         try {
             waitForCounts(application, wanted);
         } finally {
-            expect("closed", streams.close(PATIENCE), true);
+            Answers.expect("closed", streams.close(PATIENCE), true);
         }
     }
 
@@ -285,9 +226,9 @@ public final class WordCount {
         countAndClose(application, Map.of("a", 1L));
         Set<String> topics = admin.listTopics().names().get().stream().filter(topic -> topic.startsWith(application)).collect(Collectors.toSet());
         String repartition = application + "-words-repartition", changelog = application + "-counts-changelog";
-        expect("topics", topics, Set.of(application + "-lines", application + "-counts", repartition, changelog));
+        Answers.expect("topics", topics, Set.of(application + "-lines", application + "-counts", repartition, changelog));
         var resource = new ConfigResource(ConfigResource.Type.TOPIC, changelog);
-        expect("the changelog's cleanup.policy", admin.describeConfigs(List.of(resource)).all().get().get(resource).get("cleanup.policy").value(), "compact");
+        Answers.expect("the changelog's cleanup.policy", admin.describeConfigs(List.of(resource)).all().get().get(resource).get("cleanup.policy").value(), "compact");
         // Streams deletes what it has read of a repartition topic.
         KafkaStreams streams = startCounting(application, "one");
         try {
@@ -372,7 +313,7 @@ public final class WordCount {
         while (cause.getCause() != null) {
             cause = cause.getCause();
         }
-        expect("the reason", cause.getClass(), TransactionalIdAuthorizationException.class);
-        expect("what was written", counts(application), Map.of());
+        Answers.expect("the reason", cause.getClass(), TransactionalIdAuthorizationException.class);
+        Answers.expect("what was written", counts(application), Map.of());
     }
 }

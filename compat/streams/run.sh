@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
 client=streams
 . "$(dirname "$0")/../lib.sh"
-[ "$1" = --install ] || set -- "$source_folder/WordCount.java" "$1" "$target/state" "${@:2}"
-java_client "$@"
+[ "$1" = --install ] || set -- "$1" "$target/state" "${@:2}"
+java_client "$source_folder/WordCount.java" "$@"

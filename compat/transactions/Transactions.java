@@ -1,7 +1,3 @@
-import java.io.FileDescriptor;
-import java.io.FileOutputStream;
-import java.io.PrintStream;
-import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -37,14 +33,10 @@ import org.springframework.transaction.support.TransactionTemplate;
  */
 public final class Transactions {
     /** A cluster of Flink inside this virtual machine starts and ends in it. */
-    private static final long CASE_SECONDS = 240;
+    private static final Duration CASE_LIMIT = Duration.ofSeconds(240);
 
     private final String bootstrap;
-    private final Map<String, Case> cases = new LinkedHashMap<>();
-
-    private interface Case {
-        void run() throws Exception;
-    }
+    private final Map<String, Answers.Case> cases = new LinkedHashMap<>();
 
     private Transactions(String bootstrap) {
         this.bootstrap = bootstrap;
@@ -56,52 +48,12 @@ public final class Transactions {
     }
 
     public static void main(String[] arguments) throws Exception {
-        PrintStream answers = new PrintStream(new FileOutputStream(FileDescriptor.out), true, StandardCharsets.UTF_8);
-        System.setOut(System.err);
-        answers.printf("{\"client\": \"transactions\", \"version\": \"%s\"}%n", arguments[0]);
         Transactions program = new Transactions(arguments[1]);
-        for (String name : Arrays.copyOfRange(arguments, 2, arguments.length)) {
-            String wrong = program.answer(name);
-            String detail = wrong == null ? "" : ", \"detail\": \"" + json(wrong) + "\"";
-            answers.printf("{\"case\": \"%s\", \"ok\": %b%s}%n", name, wrong == null, detail);
-        }
-        Runtime.getRuntime().halt(0);
-    }
-
-    private String answer(String name) throws InterruptedException {
-        Case body = cases.get(name);
-        if (body == null) {
-            return "this program has no such case";
-        }
-        String[] outcome = {"not done after " + CASE_SECONDS + " s"};
-        Thread thread = new Thread(() -> {
-            try {
-                body.run();
-                outcome[0] = null;
-            } catch (Throwable error) {
-                error.printStackTrace();
-                outcome[0] = String.valueOf(error);
-            }
-        });
-        thread.setDaemon(true);
-        thread.start();
-        thread.join(CASE_SECONDS * 1000);
-        return outcome[0];
-    }
-
-    private static String json(String text) {
-        String shortened = text.length() > 500 ? text.substring(0, 500) : text;
-        return shortened.replace("\\", "\\\\").replace("\"", "\\\"").replaceAll("\\p{Cntrl}", " ");
-    }
-
-    private static void expect(String what, Object seen, Object wanted) {
-        if (!seen.equals(wanted)) {
-            throw new AssertionError(what + ": " + seen + " instead of " + wanted);
-        }
+        Answers.run("transactions", arguments[0], program.cases, CASE_LIMIT, Arrays.asList(arguments).subList(2, arguments.length));
     }
 
     /** What runs must fail, with the refusal of the transactional id at the bottom. */
-    private static void refused(Case body) throws Exception {
+    private static void refused(Answers.Case body) throws Exception {
         try {
             body.run();
         } catch (Exception error) {
@@ -149,7 +101,7 @@ public final class Transactions {
             long begin = System.nanoTime();
             refused(producer::initTransactions);
             // It is no time-out, of which the client's is 60 s.
-            expect("at once", System.nanoTime() - begin < Duration.ofSeconds(30).toNanos(), true);
+            Answers.expect("at once", System.nanoTime() - begin < Duration.ofSeconds(30).toNanos(), true);
         }
     }
 
@@ -166,7 +118,7 @@ public final class Transactions {
         TransactionTemplate transactions = new TransactionTemplate(new KafkaTransactionManager<>(factory));
         refused(() -> transactions.executeWithoutResult(status -> template.send(topic, "a")));
         factory.destroy();
-        expect("what was written", read(topic), List.of());
+        Answers.expect("what was written", read(topic), List.of());
     }
 
     private void springWithout() throws Exception {
@@ -177,7 +129,7 @@ public final class Transactions {
             template.send(topic, value).get();
         }
         factory.destroy();
-        expect("what was written", read(topic), List.of("a", "b", "c"));
+        Answers.expect("what was written", read(topic), List.of("a", "b", "c"));
     }
 
     private String flink(String of, DeliveryGuarantee guarantee) throws Exception {
@@ -202,6 +154,6 @@ public final class Transactions {
 
     private void flinkAtLeastOnce() throws Exception {
         String topic = flink("flink-at-least-once", DeliveryGuarantee.AT_LEAST_ONCE);
-        expect("what was written", read(topic), IntStream.range(0, 1000).mapToObj(number -> "value " + number).collect(Collectors.toList()));
+        Answers.expect("what was written", read(topic), IntStream.range(0, 1000).mapToObj(number -> "value " + number).collect(Collectors.toList()));
     }
 }

@@ -2,9 +2,8 @@
 client=transactions
 . "$(dirname "$0")/../lib.sh"
 if [ "$1" = --install ]; then
-  java_jars
-  # Flink loads its user's classes by name, so that they have to be files.
-  exec javac -nowarn -cp "$target/jars/*" -d "$target/classes" "$source_folder/Transactions.java"
+  java_compile "$source_folder/Transactions.java"
+  exit
 fi
 version_of() { basename "$target/jars/$1"-[0-9]*.jar .jar | sed "s/^$1-//"; }
 version="clients $(version_of kafka-clients), Spring $(version_of spring-kafka), Flink $(version_of flink-clients)"

@@ -1,7 +1,3 @@
-import java.io.FileDescriptor;
-import java.io.FileOutputStream;
-import java.io.InputStream;
-import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.ArrayList;
@@ -11,7 +7,6 @@ import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
-import java.util.Objects;
 import java.util.Optional;
 import java.util.Properties;
 import java.util.Set;
@@ -51,7 +46,9 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
 @SuppressWarnings({"deprecation", "removal"})
 public final class Cases {
     /** Longer than any session or time-out that a case sets, on a loaded machine. */
-    private static final long CASE_SECONDS = 90;
+    private static final Duration CASE_LIMIT = Duration.ofSeconds(90);
+
+    private static final Duration PATIENCE = Duration.ofSeconds(40);
 
     /** A fixed moment, in milliseconds. */
     private static final long MOMENT = 1_700_000_000_000L;
@@ -63,11 +60,7 @@ public final class Cases {
     private final String client;
     private final String bootstrap;
     private final Admin admin;
-    private final Map<String, Case> cases = new LinkedHashMap<>();
-
-    private interface Case {
-        void run() throws Exception;
-    }
+    private final Map<String, Answers.Case> cases = new LinkedHashMap<>();
 
     private record Keyed(byte[] key, byte[] value) {
         private String shown() {
@@ -110,49 +103,9 @@ public final class Cases {
     }
 
     public static void main(String[] arguments) throws Exception {
-        // What the client prints itself must not stand between the answers.
-        PrintStream answers = new PrintStream(new FileOutputStream(FileDescriptor.out), true, StandardCharsets.UTF_8);
-        System.setOut(System.err);
-        Properties about = new Properties();
-        try (InputStream file = KafkaConsumer.class.getResourceAsStream("/kafka/kafka-version.properties")) {
-            about.load(file);
-        }
-        answers.printf("{\"client\": \"%s\", \"version\": \"%s\"}%n", arguments[0], about.getProperty("version"));
-        Cases cases = new Cases(arguments[0], arguments[1]);
-        for (String name : Arrays.copyOfRange(arguments, 2, arguments.length)) {
-            String wrong = cases.answer(name);
-            String detail = wrong == null ? "" : ", \"detail\": \"" + json(wrong) + "\"";
-            answers.printf("{\"case\": \"%s\", \"ok\": %b%s}%n", name, wrong == null, detail);
-        }
-        // Threads of a case that never ended must not keep this running.
-        Runtime.getRuntime().halt(0);
-    }
-
-    /** What is wrong, or null. */
-    private String answer(String name) throws InterruptedException {
-        Case body = cases.get(name);
-        if (body == null) {
-            return "this client's program has no such case";
-        }
-        String[] outcome = {"not done after " + CASE_SECONDS + " s"};
-        Thread thread = new Thread(() -> {
-            try {
-                body.run();
-                outcome[0] = null;
-            } catch (Throwable error) {
-                error.printStackTrace();
-                outcome[0] = String.valueOf(error instanceof ExecutionException ? error.getCause() : error);
-            }
-        });
-        thread.setDaemon(true);
-        thread.start();
-        thread.join(CASE_SECONDS * 1000);
-        return outcome[0];
-    }
-
-    private static String json(String text) {
-        String shortened = text.length() > 500 ? text.substring(0, 500) : text;
-        return shortened.replace("\\", "\\\\").replace("\"", "\\\"").replaceAll("\\p{Cntrl}", " ");
+        Cases program = new Cases(arguments[0], arguments[1]);
+        String version = Answers.version(KafkaConsumer.class, "/kafka/kafka-version.properties");
+        Answers.run(arguments[0], version, program.cases, CASE_LIMIT, Arrays.asList(arguments).subList(2, arguments.length));
     }
 
     private static byte[] bytes(String text) {
@@ -163,21 +116,8 @@ public final class Cases {
         return bytes == null ? "null" : bytes.length + ":" + new String(bytes, StandardCharsets.ISO_8859_1);
     }
 
-    private static void expect(String what, Object seen, Object wanted) {
-        if (!Objects.equals(seen, wanted)) {
-            throw new AssertionError(what + ": " + seen + " instead of " + wanted);
-        }
-    }
-
-    /** Asks until it is so; for states that others bring about, such as the end of a rebalance. */
     private static void waitUntil(String what, Callable<Boolean> condition) throws Exception {
-        long end = System.nanoTime() + Duration.ofSeconds(40).toNanos();
-        while (!condition.call()) {
-            if (System.nanoTime() > end) {
-                throw new AssertionError(what + ": not so after 40 s");
-            }
-            Thread.sleep(50);
-        }
+        Answers.waitUntil(what, PATIENCE, condition);
     }
 
     /** The topic and group of a case. */
@@ -260,8 +200,8 @@ public final class Cases {
             reader.assign(List.of(partition));
             reader.seek(partition, offset);
             List<ConsumerRecord<byte[], byte[]>> records = take(reader, count);
-            expect("records", records.size(), count);
-            expect("the end", reader.endOffsets(List.of(partition)).get(partition), records.get(count - 1).offset() + 1);
+            Answers.expect("records", records.size(), count);
+            Answers.expect("the end", reader.endOffsets(List.of(partition)).get(partition), records.get(count - 1).offset() + 1);
             return records;
         }
     }
@@ -274,7 +214,7 @@ public final class Cases {
         create(topic);
         produce(sent.stream().map(one -> record(topic, null, one.key, one.value)).collect(Collectors.toList()), settings);
         List<String> seen = read(topic, 500, 0).stream().map(one -> new Keyed(one.key(), one.value()).shown()).collect(Collectors.toList());
-        expect("records", seen, sent.stream().map(Keyed::shown).collect(Collectors.toList()));
+        Answers.expect("records", seen, sent.stream().map(Keyed::shown).collect(Collectors.toList()));
     }
 
     private void keys() throws Exception {
@@ -283,7 +223,7 @@ public final class Cases {
         create(topic);
         produce(sent.stream().map(key -> record(topic, null, key, VALUE)).collect(Collectors.toList()), Map.of());
         List<String> seen = read(topic, 3, 0).stream().map(record -> show(record.key())).collect(Collectors.toList());
-        expect("keys", seen, sent.stream().map(Cases::show).collect(Collectors.toList()));
+        Answers.expect("keys", seen, sent.stream().map(Cases::show).collect(Collectors.toList()));
     }
 
     private void headers() throws Exception {
@@ -296,14 +236,14 @@ public final class Cases {
         for (Header header : read(topic, 1, 0).get(0).headers()) {
             seen.add(header.key() + "=" + show(header.value()));
         }
-        expect("headers", seen, List.of("a=1:1", "a=1:2", "null=null", "empty=0:"));
+        Answers.expect("headers", seen, List.of("a=1:1", "a=1:2", "null=null", "empty=0:"));
     }
 
     private void tombstones() throws Exception {
         String topic = name("tombstones");
         create(topic);
         produce(Arrays.asList(VALUE, null, NO_BYTES).stream().map(value -> record(topic, null, KEY, value)).collect(Collectors.toList()), Map.of());
-        expect("values", values(read(topic, 3, 0)), List.of("1:v", "null", "0:"));
+        Answers.expect("values", values(read(topic, 3, 0)), List.of("1:v", "null", "0:"));
     }
 
     private void timestamps() throws Exception {
@@ -312,8 +252,8 @@ public final class Cases {
         create(topic);
         produce(sent.stream().map(time -> record(topic, time, null, VALUE)).collect(Collectors.toList()), Map.of());
         List<ConsumerRecord<byte[], byte[]>> seen = read(topic, 3, 0);
-        expect("times", seen.stream().map(ConsumerRecord::timestamp).collect(Collectors.toList()), sent);
-        expect("their type", seen.get(0).timestampType(), TimestampType.CREATE_TIME);
+        Answers.expect("times", seen.stream().map(ConsumerRecord::timestamp).collect(Collectors.toList()), sent);
+        Answers.expect("their type", seen.get(0).timestampType(), TimestampType.CREATE_TIME);
     }
 
     private void seekByTime() throws Exception {
@@ -323,11 +263,11 @@ public final class Cases {
         produce(IntStream.range(0, 10).mapToObj(i -> record(topic, MOMENT + i * 1000L, null, bytes("" + i))).collect(Collectors.toList()), Map.of());
         try (KafkaConsumer<byte[], byte[]> asking = consumer(topic, Map.of())) {
             OffsetAndTimestamp found = asking.offsetsForTimes(Map.of(partition, MOMENT + 3500)).get(partition);
-            expect("the offset of the time", found.offset(), 4L);
-            expect("its time", found.timestamp(), MOMENT + 4000);
-            expect("a time behind all", asking.offsetsForTimes(Map.of(partition, MOMENT + 99_000)).get(partition), null);
+            Answers.expect("the offset of the time", found.offset(), 4L);
+            Answers.expect("its time", found.timestamp(), MOMENT + 4000);
+            Answers.expect("a time behind all", asking.offsetsForTimes(Map.of(partition, MOMENT + 99_000)).get(partition), null);
         }
-        expect("the record there", values(read(topic, 6, 4)), numbers(4, 10));
+        Answers.expect("the record there", values(read(topic, 6, 4)), numbers(4, 10));
     }
 
     /** How many partitions each has; polls, as that is what moves a rebalance on. */
@@ -348,7 +288,7 @@ public final class Cases {
                 waitUntil("two partitions each", () -> shares(List.of(one, two)).equals(List.of(2, 2)));
                 Set<Integer> both = partitions(one.assignment());
                 both.addAll(partitions(two.assignment()));
-                expect("partitions of both", both, Set.of(0, 1, 2, 3));
+                Answers.expect("partitions of both", both, Set.of(0, 1, 2, 3));
             }
             waitUntil("all four", () -> shares(List.of(one)).equals(List.of(4)));
         }
@@ -358,14 +298,14 @@ public final class Cases {
         create(topic);
         produceNumbered(topic, 20);
         try (KafkaConsumer<byte[], byte[]> member = member(topic, Map.of("max.poll.records", 10))) {
-            expect("the first ten", values(take(member, 10)), numbers(0, 10));
+            Answers.expect("the first ten", values(take(member, 10)), numbers(0, 10));
             member.commitSync(Map.of(new TopicPartition(topic, 0), new OffsetAndMetadata(10)));
         }
     }
 
     private void goOn(String topic) throws Exception {
         try (KafkaConsumer<byte[], byte[]> member = member(topic, Map.of())) {
-            expect("the rest", values(take(member, 10)), numbers(10, 20));
+            Answers.expect("the rest", values(take(member, 10)), numbers(10, 20));
         }
     }
 
@@ -393,8 +333,8 @@ public final class Cases {
             goes.close();
             try (KafkaConsumer<byte[], byte[]> back = member(topic, settings)) {
                 waitUntil("its partitions again", () -> shares(List.of(stays, back)).equals(List.of(2, 2)));
-                expect("partitions after its return", partitions(back.assignment()), had);
-                expect("rebalances of the other", rebalances[0], seen);
+                Answers.expect("partitions after its return", partitions(back.assignment()), had);
+                Answers.expect("rebalances of the other", rebalances[0], seen);
             }
         }
     }
@@ -405,7 +345,7 @@ public final class Cases {
         try {
             create(topic, 3, Map.of());
         } catch (ExecutionException error) {
-            expect("the refusal", error.getCause().getClass(), TopicExistsException.class);
+            Answers.expect("the refusal", error.getCause().getClass(), TopicExistsException.class);
             return;
         }
         throw new AssertionError("a topic was created twice");
@@ -420,10 +360,10 @@ public final class Cases {
         String topic = name("admin-describe");
         create(topic, 3, Map.of("retention.ms", "86400000"));
         var shown = admin.describeTopics(List.of(topic)).allTopicNames().get().get(topic).partitions();
-        expect("partitions", shown.stream().map(one -> one.partition()).collect(Collectors.toList()), List.of(0, 1, 2));
-        expect("leaders", shown.stream().allMatch(one -> one.leader() != null && one.leader().id() >= 0), true);
-        expect("retention.ms", config(topic, "retention.ms"), "86400000");
-        expect("cleanup.policy", config(topic, "cleanup.policy"), "delete");
+        Answers.expect("partitions", shown.stream().map(one -> one.partition()).collect(Collectors.toList()), List.of(0, 1, 2));
+        Answers.expect("leaders", shown.stream().allMatch(one -> one.leader() != null && one.leader().id() >= 0), true);
+        Answers.expect("retention.ms", config(topic, "retention.ms"), "86400000");
+        Answers.expect("cleanup.policy", config(topic, "cleanup.policy"), "delete");
     }
 
     private void adminAlterConfig() throws Exception {
@@ -431,14 +371,14 @@ public final class Cases {
         create(topic);
         AlterConfigOp set = new AlterConfigOp(new ConfigEntry("retention.ms", "3600000"), AlterConfigOp.OpType.SET);
         admin.incrementalAlterConfigs(Map.of(new ConfigResource(ConfigResource.Type.TOPIC, topic), List.of(set))).all().get();
-        expect("retention.ms", config(topic, "retention.ms"), "3600000");
+        Answers.expect("retention.ms", config(topic, "retention.ms"), "3600000");
     }
 
     private void adminGrow() throws Exception {
         String topic = name("admin-grow");
         create(topic);
         admin.createPartitions(Map.of(topic, NewPartitions.increaseTo(3))).all().get();
-        expect("partitions", admin.describeTopics(List.of(topic)).allTopicNames().get().get(topic).partitions().size(), 3);
+        Answers.expect("partitions", admin.describeTopics(List.of(topic)).allTopicNames().get().get(topic).partitions().size(), 3);
     }
 
     private long offset(String topic, OffsetSpec spec) throws Exception {
@@ -450,8 +390,8 @@ public final class Cases {
         String topic = name("admin-list-offsets");
         create(topic);
         produceNumbered(topic, 10);
-        expect("the first offset", offset(topic, OffsetSpec.earliest()), 0L);
-        expect("the last offset", offset(topic, OffsetSpec.latest()), 10L);
+        Answers.expect("the first offset", offset(topic, OffsetSpec.earliest()), 0L);
+        Answers.expect("the last offset", offset(topic, OffsetSpec.latest()), 10L);
     }
 
     /** Offsets of a group that has no members. */
@@ -463,10 +403,10 @@ public final class Cases {
         String topic = name("admin-reset-offsets");
         readTenAndCommit(topic);
         storeOffset(topic, 3);
-        expect("the stored offset", admin.listConsumerGroupOffsets(topic).partitionsToOffsetAndMetadata().get()
+        Answers.expect("the stored offset", admin.listConsumerGroupOffsets(topic).partitionsToOffsetAndMetadata().get()
             .get(new TopicPartition(topic, 0)).offset(), 3L);
         try (KafkaConsumer<byte[], byte[]> member = member(topic, Map.of())) {
-            expect("the first record", values(take(member, 1)).get(0), "1:3");
+            Answers.expect("the first record", values(take(member, 1)).get(0), "1:3");
         }
     }
 
@@ -476,14 +416,14 @@ public final class Cases {
         create(topic);
         produceNumbered(topic, 10);
         var deleted = admin.deleteRecords(Map.of(partition, RecordsToDelete.beforeOffset(5))).lowWatermarks().get(partition).get();
-        expect("the answered offset", deleted.lowWatermark(), 5L);
-        expect("the first offset", offset(topic, OffsetSpec.earliest()), 5L);
+        Answers.expect("the answered offset", deleted.lowWatermark(), 5L);
+        Answers.expect("the first offset", offset(topic, OffsetSpec.earliest()), 5L);
     }
 
     private void adminDeleteTopic() throws Exception {
         String topic = name("admin-delete-topic");
         create(topic);
-        expect("listed before", admin.listTopics().names().get().contains(topic), true);
+        Answers.expect("listed before", admin.listTopics().names().get().contains(topic), true);
         admin.deleteTopics(List.of(topic)).all().get();
         waitUntil("gone from the list", () -> !admin.listTopics().names().get().contains(topic));
     }
@@ -496,7 +436,7 @@ public final class Cases {
         String topic = name("admin-list-groups");
         create(topic);
         storeOffset(topic, 0);
-        expect("listed", isListed(topic), true);
+        Answers.expect("listed", isListed(topic), true);
     }
 
     private void adminDescribeGroup() throws Exception {
@@ -505,9 +445,9 @@ public final class Cases {
         try (KafkaConsumer<byte[], byte[]> member = member(topic, Map.of("client.id", "described"))) {
             waitUntil("its partitions", () -> shares(List.of(member)).equals(List.of(2)));
             ConsumerGroupDescription shown = admin.describeConsumerGroups(List.of(topic)).all().get().get(topic);
-            expect("state", shown.state().toString(), "Stable");
-            expect("members", shown.members().stream().map(one -> one.clientId()).collect(Collectors.toList()), List.of("described"));
-            expect("its partitions", partitions(shown.members().iterator().next().assignment().topicPartitions()), Set.of(0, 1));
+            Answers.expect("state", shown.state().toString(), "Stable");
+            Answers.expect("members", shown.members().stream().map(one -> one.clientId()).collect(Collectors.toList()), List.of("described"));
+            Answers.expect("its partitions", partitions(shown.members().iterator().next().assignment().topicPartitions()), Set.of(0, 1));
         }
     }
 
@@ -515,8 +455,8 @@ public final class Cases {
         String topic = name("admin-delete-group");
         create(topic);
         storeOffset(topic, 0);
-        expect("listed before", isListed(topic), true);
+        Answers.expect("listed before", isListed(topic), true);
         admin.deleteConsumerGroups(List.of(topic)).all().get();
-        expect("listed after", isListed(topic), false);
+        Answers.expect("listed after", isListed(topic), false);
     }
 }
