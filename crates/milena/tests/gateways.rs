@@ -26,7 +26,8 @@ use rdkafka::producer::{FutureProducer, FutureRecord};
 use rdkafka::{Offset, TopicPartitionList};
 
 const TOPIC: &str = "orders";
-const PARTITIONS: i32 = 4;
+/// Enough of them that both gateways lead some, whatever the numbers that decide are.
+const PARTITIONS: i32 = 12;
 /// A gateway that died is given up after this long; the time of the beats follows from it.
 const LEASE: &str = "2s";
 const BEAT: &str = "200ms";
@@ -156,7 +157,8 @@ async fn an_idempotent_producer_outlives_its_gateways_and_each_record_is_stored_
     led.dedup();
     assert_eq!(led.len(), 2, "both gateways were leaders");
     for partition in 0..PARTITIONS {
-        let expected: Vec<usize> = (usize::try_from(partition).unwrap()..sent).step_by(4).collect();
+        let expected: Vec<usize> =
+            (usize::try_from(partition).unwrap()..sent).step_by(usize::try_from(PARTITIONS).unwrap()).collect();
         let numbers = tokio::task::block_in_place(|| gateways.read(partition, expected.len()));
         assert_eq!(numbers, expected, "partition {partition}: once and in order");
     }
