@@ -134,7 +134,8 @@ async fn the_deletion_of_its_topic_answers_a_parked_fetch() {
 
 #[tokio::test]
 async fn a_new_name_of_its_topic_answers_a_parked_fetch() {
-    let server = with_orders().await;
+    let server = TestServer::builder().only("an Iggy server's topics are not renamed through Milena").start().await;
+    server.server().broker().topics.create("orders", 2, BTreeMap::new()).await.unwrap();
     let mut consumer = Client::connect(server.server()).await;
     park(server.server(), &mut consumer, 12).await;
     let start = Instant::now();
