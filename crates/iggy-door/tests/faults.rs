@@ -11,12 +11,15 @@
 
 mod common;
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use common::{TestDoor, id, poll, seen, send, topic};
 use iggy::prelude::*;
 use iggy_binary_protocol::consensus::Operation;
 use milena_iggy_door::faults::{Fault, On};
+use milena_store::testing::{self, Layer, Layered, MemoryStore};
+use milena_store::{Store, StoreFuture, TopicInfo, TopicSettings};
 
 const SEND: On = On::Operation(Operation::SendMessages);
 
@@ -82,7 +85,7 @@ async fn a_confirmation_can_come_without_an_offset() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_append_of_unknown_outcome_closes_the_connection() {
     let (door, client) = with_topic().await;
-    door.memory.plan(milena_store::testing::Fault::InDoubtApplied);
+    door.memory.plan(testing::Fault::InDoubtApplied);
     let error = send(&client, 0, &["x"]).await.unwrap_err();
     assert!(matches!(error, IggyError::Disconnected), "{error}");
     assert_eq!(appended(&door).await, 1, "and it is not sent again");
@@ -94,7 +97,7 @@ async fn a_restart_can_lose_the_tail_that_a_real_server_had_not_written_and_offs
     send(&client, 0, &["a", "b", "c"]).await.unwrap();
     send(&client, 0, &["d"]).await.unwrap();
     client.disconnect().await.unwrap();
-    let topic = milena_store::Store::topic(&door.memory, "s", "t").await.unwrap().unwrap().topic;
+    let topic = Store::topic(&door.memory, "s", "t").await.unwrap().unwrap().topic;
     door.memory.lose_tail(&topic.partition(0), 3);
     let door = door.reopen().await;
     let client = door.client().await;
@@ -103,69 +106,34 @@ async fn a_restart_can_lose_the_tail_that_a_real_server_had_not_written_and_offs
 }
 
 /// Creates topics that are gone before they can be described.
-struct Fleeting(std::sync::Arc<dyn milena_store::Store>);
+struct Fleeting(Arc<dyn Store>);
 
-impl milena_iggy_door::TopicAdmin for Fleeting {
+impl Layer for Fleeting {
+    fn below(&self) -> &dyn Store {
+        &*self.0
+    }
+
     fn create_topic<'a>(
         &'a self,
         stream: &'a str,
         topic: &'a str,
         partitions: u32,
-        settings: &'a milena_store::TopicSettings,
-    ) -> milena_store::StoreFuture<'a, milena_store::TopicInfo> {
+        settings: &'a TopicSettings,
+    ) -> StoreFuture<'a, TopicInfo> {
         Box::pin(async move {
             let info = self.0.create_topic(stream, topic, partitions, settings).await?;
             self.0.delete_topic(&info.topic).await?;
             Ok(info)
         })
     }
-
-    fn delete_topic<'a>(&'a self, topic: &'a milena_store::TopicRef) -> milena_store::StoreFuture<'a, ()> {
-        self.0.delete_topic(topic)
-    }
-
-    fn grow_topic<'a>(
-        &'a self,
-        topic: &'a milena_store::TopicRef,
-        partitions: u32,
-    ) -> milena_store::StoreFuture<'a, milena_store::TopicInfo> {
-        self.0.grow_topic(topic, partitions)
-    }
-
-    fn shrink_topic<'a>(
-        &'a self,
-        topic: &'a milena_store::TopicRef,
-        partitions: u32,
-    ) -> milena_store::StoreFuture<'a, milena_store::TopicInfo> {
-        self.0.shrink_topic(topic, partitions)
-    }
-
-    fn rename_topic<'a>(
-        &'a self,
-        topic: &'a milena_store::TopicRef,
-        name: &'a str,
-    ) -> milena_store::StoreFuture<'a, milena_store::TopicInfo> {
-        self.0.rename_topic(topic, name)
-    }
-
-    fn rename_stream<'a>(&'a self, stream: &'a str, name: &'a str) -> milena_store::StoreFuture<'a, ()> {
-        self.0.rename_stream(stream, name)
-    }
-
-    fn update_settings<'a>(
-        &'a self,
-        topic: &'a milena_store::TopicRef,
-        settings: &'a milena_store::TopicSettings,
-    ) -> milena_store::StoreFuture<'a, milena_store::TopicInfo> {
-        self.0.update_settings(topic, settings)
-    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_topic_that_was_created_and_cannot_be_described_is_not_answered_as_refused() {
-    let store: std::sync::Arc<dyn milena_store::Store> = std::sync::Arc::new(milena_store::testing::MemoryStore::new());
-    let admin = std::sync::Arc::new(Fleeting(std::sync::Arc::clone(&store)));
-    let budget = std::sync::Arc::new(milena_server::memory::Memory::new(1 << 20));
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let fleeting: Arc<dyn Store> = Arc::new(Layered(Fleeting(Arc::clone(&store))));
+    let admin = Arc::new(fleeting);
+    let budget = Arc::new(milena_server::memory::Memory::new(1 << 20));
     let door = Box::pin(milena_iggy_door::Door::open(common::config(), store, admin, budget)).await.unwrap();
     let client = common::client_of(door.address()).await;
     client.create_stream("s").await.unwrap();

@@ -181,11 +181,22 @@ fn every_group_goes_on_from_its_last_acknowledged_commit_after_the_server_was_ki
     }
 }
 
+/// What was acknowledged to the two members is not only in the memory of the gateway.
+#[cfg(feature = "iggy")]
+fn goes_on_without_its_gateway(run: Run, mut server: milena_testkit::ChildServer) {
+    server.kill();
+    run.journal.note("server", "server", Event::ServerRestarted);
+    server.restart();
+    run.shared_by(2);
+    run.work_on();
+    run.end();
+}
+
 #[cfg(feature = "iggy")]
 #[test]
 fn a_group_goes_on_and_keeps_its_commits_when_the_iggy_server_behind_is_killed() {
     let mut iggy = milena_testkit::DoorChild::start(run::MILENA);
-    let mut server = run::builder().alone().over(&iggy).start();
+    let server = run::builder().alone().over(&iggy).start();
     let mut run = Run::at(server.bootstrap(), "behind", "range", Commit::Sync, PATIENCE * 2);
     run.start(&["a", "b"]);
     run.shared_by(2);
@@ -195,13 +206,7 @@ fn a_group_goes_on_and_keeps_its_commits_when_the_iggy_server_behind_is_killed()
     std::thread::sleep(Duration::from_millis(500));
     iggy.restart();
     run.work_on();
-    // What was acknowledged is not only in the memory of the gateway.
-    server.kill();
-    run.journal.note("server", "server", Event::ServerRestarted);
-    server.restart();
-    run.shared_by(2);
-    run.work_on();
-    run.end();
+    goes_on_without_its_gateway(run, server);
 }
 
 /// A follower that is restarted misses messages, those of the group's commits among them, and may lead afterwards.
@@ -215,7 +220,7 @@ fn a_group_goes_on_and_keeps_its_commits_while_the_nodes_of_an_iggy_cluster_are_
     let mut iggy = IggyServers::start(&binary, 3, &[]);
     let nodes: Vec<String> = iggy.addresses().iter().map(ToString::to_string).collect();
     let url = format!("iggy://{USER}:{PASSWORD}@{}", nodes.join(","));
-    let mut server = run::builder().alone().over_server(&url).start();
+    let server = run::builder().alone().over_server(&url).start();
     let mut run = Run::at(server.bootstrap(), "rolling", "range", Commit::Sync, PATIENCE * 2);
     run.start(&["a", "b"]);
     run.shared_by(2);
@@ -226,13 +231,7 @@ fn a_group_goes_on_and_keeps_its_commits_while_the_nodes_of_an_iggy_cluster_are_
         std::thread::sleep(Duration::from_secs(8));
         run.work_on();
     }
-    // What was acknowledged is not only in the memory of the gateway.
-    server.kill();
-    run.journal.note("server", "server", Event::ServerRestarted);
-    server.restart();
-    run.shared_by(2);
-    run.work_on();
-    run.end();
+    goes_on_without_its_gateway(run, server);
 }
 
 #[cfg(feature = "iggy")]

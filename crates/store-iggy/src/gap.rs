@@ -28,9 +28,7 @@ use milena_store::{PartitionRef, ReadLimit, StoreError};
 
 use crate::inner::Inner;
 use crate::limits;
-use crate::poll::{self, Polled};
-
-const ONE: ReadLimit = ReadLimit { bytes: 0, at_least_one: true };
+use crate::poll::{self, ONE, Polled};
 
 /// What is asked of each node.
 #[derive(Debug, Clone)]

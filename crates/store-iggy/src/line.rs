@@ -60,28 +60,14 @@ impl CallError {
 
     /// As the store's error, for an operation of kind `op` on `what`.
     pub(crate) fn of(&self, op: Op, what: &str) -> StoreError {
-        match self {
-            Self::Unsent(reason) => StoreError::Busy { reason: reason.clone() },
-            Self::Late(waited) if op == Op::Change => {
-                StoreError::InDoubt { reason: format!("the Iggy server did not answer within {waited:?} about {what}") }
-            }
-            Self::Late(waited) => {
-                StoreError::Busy { reason: format!("the Iggy server did not answer within {waited:?} about {what}") }
-            }
-            Self::Astray if op == Op::Change => {
-                StoreError::InDoubt { reason: format!("the Iggy server sent another reply than that about {what}") }
-            }
-            Self::Astray => {
-                StoreError::Busy { reason: format!("the Iggy server sent another reply than that about {what}") }
-            }
-            Self::Unproven if op == Op::Change => {
-                StoreError::InDoubt { reason: format!("the Iggy server fell silent behind its reply about {what}") }
-            }
-            Self::Unproven => {
-                StoreError::Busy { reason: format!("the Iggy server fell silent behind its reply about {what}") }
-            }
-            Self::Said(error) => store_error(op, error, what),
-        }
+        let reason = match self {
+            Self::Unsent(reason) => return StoreError::Busy { reason: reason.clone() },
+            Self::Said(error) => return store_error(op, error, what),
+            Self::Late(waited) => format!("the Iggy server did not answer within {waited:?} about {what}"),
+            Self::Astray => format!("the Iggy server sent another reply than that about {what}"),
+            Self::Unproven => format!("the Iggy server fell silent behind its reply about {what}"),
+        };
+        if op == Op::Change { StoreError::InDoubt { reason } } else { StoreError::Busy { reason } }
     }
 }
 

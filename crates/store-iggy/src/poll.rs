@@ -12,6 +12,9 @@ use milena_store::frame::{FRAME_HEADER_BYTES, frame_header};
 use milena_store::{Entry, ReadLimit};
 use xxhash_rust::xxh3::xxh3_64;
 
+/// One message, however large.
+pub(crate) const ONE: ReadLimit = ReadLimit { bytes: 0, at_least_one: true };
+
 /// Bytes of a reply before its batches.
 const PREFIX_BYTES: usize = 16;
 
@@ -33,6 +36,14 @@ pub(crate) struct Polled {
     pub(crate) damage: Option<String>,
     /// True when messages of the reply were left out because of the limit.
     pub(crate) cut: bool,
+}
+
+impl Polled {
+    /// True when the reply says that the partition ends there or later. A fault of the server's disk, a read that had to wait
+    /// too long and a partition that is still being built are answered like an empty partition, but name no end.
+    pub(crate) fn names_end(&self, end: u64) -> bool {
+        self.damage.is_none() && self.current_offset.saturating_add(1) >= end
+    }
 }
 
 /// Where an entry's frames lie in the block.

@@ -18,7 +18,7 @@ use crate::inner::Inner;
 use crate::limits;
 use crate::line::{CallError, For};
 use crate::partition::Partition;
-use crate::poll::{self, Polled};
+use crate::poll::{self, ONE, Polled};
 
 impl Inner {
     pub(crate) async fn read(&self, at: &PartitionRef, from: u64, limit: ReadLimit) -> Result<Vec<Entry>, StoreError> {
@@ -162,14 +162,11 @@ impl Inner {
     }
 
     /// The first offset that is delivered, or `end` when the server has no message and says so; `None` when that is not
-    /// known. A fault of the server's disk, a read that had to wait too long and a partition that is still being built are
-    /// answered like an empty partition, but name no end.
+    /// known.
     pub(crate) async fn first_offset(&self, at: &PartitionRef, end: Option<u64>) -> Option<u64> {
         let body = self.poll(at, WirePollingStrategy::first(), 1).await.ok()?;
-        let polled = poll::decode(&body, 0, ReadLimit { bytes: 0, at_least_one: true });
-        polled
-            .first
-            .or_else(|| end.filter(|end| polled.damage.is_none() && polled.current_offset.saturating_add(1) >= *end))
+        let polled = poll::decode(&body, 0, ONE);
+        polled.first.or_else(|| end.filter(|end| polled.names_end(*end)))
     }
 
     /// A single server serves from its first message when a poll asks for an older one, without a word. What it has before

@@ -12,10 +12,9 @@ use milena_store::{Bounds, Entry, Found, PartitionRef, ReadLimit, StoreError, Ti
 
 use crate::inner::Inner;
 use crate::limits;
-use crate::poll;
+use crate::poll::{self, ONE};
 
 const STEP: ReadLimit = ReadLimit { bytes: limits::SEARCH_STEP_BYTES, at_least_one: true };
-const ONE: ReadLimit = ReadLimit { bytes: 0, at_least_one: true };
 
 /// A run of offsets that was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -11,15 +11,13 @@ use std::time::Instant;
 use iggy::prelude::TcpClient;
 use iggy_binary_protocol::WirePollingStrategy;
 use iggy_common::{BinaryTransport, IggyError, Partition};
-use milena_store::{PartitionId, ReadLimit};
+use milena_store::PartitionId;
 
 use crate::error::breaks_connection;
 use crate::inner::Inner;
 use crate::limits;
-use crate::poll::{self, Polled};
+use crate::poll::{self, ONE, Polled};
 use crate::topics::TopicState;
-
-const ONE: ReadLimit = ReadLimit { bytes: 0, at_least_one: true };
 
 /// What the server's figures say of a partition, where it is more than is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,11 +45,8 @@ impl Claim {
     fn earliest<'a>(&self, answers: impl Iterator<Item = &'a Polled>, nodes: usize) -> Option<u64> {
         let (mut answered, mut is_proven, mut earliest) = (0, false, self.end);
         for polled in answers {
-            // That nothing is delivered says something only where the partition may be empty. A fault of a disk and a
-            // partition that is still being built look the same, but name no end.
-            let names_end =
-                self.is_empty() && polled.damage.is_none() && polled.current_offset.saturating_add(1) >= self.end;
-            is_proven |= polled.first.is_some() || names_end;
+            // That nothing is delivered says something only where the partition may be empty.
+            is_proven |= polled.first.is_some() || self.is_empty() && polled.names_end(self.end);
             answered += usize::from(polled.first.is_some() || self.is_empty());
             earliest = earliest.min(polled.first.unwrap_or(self.end));
         }

@@ -8,6 +8,7 @@
 //! - [`door`]: the `milena` binary as a child process that serves Iggy's protocol
 //! - [`kafka`]: an Apache Kafka broker as a child process
 //! - [`iggy_server`]: Apache Iggy's own server as child processes, one or a cluster
+//! - [`logged`]: what is logged, counted
 //! - [`proxy`]: a proxy that copies bytes, and can cut, hold or lose them
 //! - `iggy` (feature `iggy`): servers over Iggy instead of memory
 //!
@@ -27,6 +28,7 @@ pub mod door;
 mod iggy;
 pub mod iggy_server;
 pub mod kafka;
+pub mod logged;
 pub mod port;
 pub mod proxy;
 pub mod raw;
@@ -39,6 +41,7 @@ pub use chosen::ChosenStore;
 pub use door::DoorChild;
 pub use iggy_server::IggyServers;
 pub use kafka::KafkaChild;
+pub use logged::Logged;
 pub use port::ReservedPort;
 pub use proxy::Proxy;
 pub use raw::RawClient;

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -10,6 +9,7 @@ use milena_records::client::{ProducerStamp, Record, build_batch};
 use milena_records::{Codec, TimestampType};
 use milena_store::Store;
 use milena_store::testing::Fault;
+use milena_testkit::Logged;
 use milena_wire::kafka_protocol::ResponseError;
 use milena_wire::kafka_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
 use milena_wire::kafka_protocol::messages::produce_response::PartitionProduceResponse;
@@ -271,30 +271,9 @@ async fn store_errors_of_one_partition_leave_the_others_alone() {
     assert_eq!(codes(&client.run(request(entries)).await), [56, 6, 0]);
 }
 
-/// Counts errors that are logged.
-#[derive(Default, Clone)]
-struct Errors(Arc<AtomicUsize>);
-
-impl tracing::Subscriber for Errors {
-    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
-        *metadata.level() == tracing::Level::ERROR
-    }
-    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
-        tracing::span::Id::from_u64(1)
-    }
-    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
-    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
-    fn event(&self, _: &tracing::Event<'_>) {
-        self.0.fetch_add(1, Ordering::Relaxed);
-    }
-    fn enter(&self, _: &tracing::span::Id) {}
-    fn exit(&self, _: &tracing::span::Id) {}
-}
-
 #[tokio::test]
 async fn a_full_device_is_told_to_the_operator_but_not_for_each_batch() {
-    let errors = Errors::default();
-    let _guard = tracing::subscriber::set_default(errors.clone());
+    let errors = Logged::at(tracing::Level::ERROR);
     let client = Client::new(config()).await;
     for _ in 0..5 {
         client.server.store.plan(Fault::Full);
@@ -302,7 +281,7 @@ async fn a_full_device_is_told_to_the_operator_but_not_for_each_batch() {
         client.server.store.plan(Fault::Busy);
         assert_eq!(client.code(plain_batch()).await, 6);
     }
-    assert_eq!(errors.0.load(Ordering::Relaxed), 1);
+    assert_eq!(errors.count(), 1);
 }
 
 #[tokio::test]
