@@ -80,6 +80,12 @@ pub enum Refusal {
         /// Index of the offending record within the batch.
         index: Option<u32>,
     },
+    /// `INVALID_RECORD` (87): records without a key for a compacted topic.
+    #[error("records of a compacted topic need a key")]
+    KeyMissing {
+        /// Indexes of these records within the batch, ascending; never empty, and at most the first 1,024.
+        indexes: Vec<u32>,
+    },
     /// `CORRUPT_MESSAGE` (2).
     #[error("the batch does not match its checksum")]
     Corrupt,

@@ -179,7 +179,7 @@ fn the_topics_rules_bind() {
     let keyed = Record { key: Some(b"k".to_vec()), ..record(b"a") };
     let batch = build_batch(&[keyed, record(b"b")], Codec::None, None);
     let compacted = ProduceRules { key_required: true, ..rules(None) };
-    assert!(matches!(produce(&batch, &compacted), Err(Refusal::InvalidRecord { index: Some(1), .. })));
+    assert!(matches!(produce(&batch, &compacted), Err(Refusal::KeyMissing { indexes }) if indexes == [1]));
     let late = ProduceRules { timestamps_ms: 1_700_000_000_001..=i64::MAX, ..rules(None) };
     assert!(matches!(produce(&batch, &late), Err(Refusal::InvalidTimestamp { index: Some(0), .. })));
 }

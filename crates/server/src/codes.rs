@@ -30,7 +30,7 @@ pub fn of_store(error: &StoreError) -> ResponseError {
 #[must_use]
 pub fn of_refusal(refusal: &Refusal) -> ResponseError {
     match refusal {
-        Refusal::InvalidRecord { .. } => ResponseError::InvalidRecord,
+        Refusal::InvalidRecord { .. } | Refusal::KeyMissing { .. } => ResponseError::InvalidRecord,
         Refusal::Corrupt => ResponseError::CorruptMessage,
         Refusal::TooLarge { .. } => ResponseError::MessageTooLarge,
         Refusal::Unsupported { .. } => ResponseError::UnsupportedVersion,
@@ -208,6 +208,7 @@ mod tests {
     fn every_refused_batch_has_its_code() {
         let refusals = [
             (Refusal::InvalidRecord { reason: "r", index: None }, 87),
+            (Refusal::KeyMissing { indexes: vec![0] }, 87),
             (Refusal::Corrupt, 2),
             (Refusal::UnsupportedCompression, 76),
             (Refusal::BudgetSpent, 6),

@@ -18,6 +18,9 @@ use crate::user_headers::{
 /// Bytes of `kafka.v` and `kafka.key` in front of the key itself.
 const KEYED_OVERHEAD: u32 = 37;
 
+/// Most records without a key that one refusal names, so that a batch of tiny records has no answer many times its size.
+const KEYLESS_MAX: usize = 1_024;
+
 /// Writes the messages of one batch behind what `out` holds.
 pub(super) struct Mapper<'a> {
     rules: &'a ProduceRules,
@@ -66,7 +69,7 @@ impl<'a> Mapper<'a> {
             let stored =
                 self.times.place(time).map_err(|reason| Refusal::InvalidTimestamp { reason, index: Some(index) })?;
             if record.key.is_none() && self.rules.key_required {
-                return Err(Refusal::record("records of a compacted topic need a key", index));
+                return Err(keyless(index, rest, count));
             }
             if !self.write_simple(&record, stored, index)? {
                 enveloped += u32::from(self.write_any(&record, stored, index)?);
@@ -203,6 +206,24 @@ impl<'a> Mapper<'a> {
             _ => Err(Refusal::TooLarge { what, actual: len as u64, limit: self.rules.payload_bytes_max as u64 }),
         }
     }
+}
+
+/// The refusal of a batch whose record `first` is the first without a key; `rest` is what follows it. A client tells the
+/// named records from the others, which it may send again, so that all are looked for, up to where the batch is damaged.
+fn keyless(first: u32, rest: &[u8], count: u32) -> Refusal {
+    let mut indexes = vec![first];
+    let mut rest = rest;
+    for index in first.saturating_add(1)..count {
+        let Ok((record, tail)) = record::read(rest) else { break };
+        rest = tail;
+        if record.key.is_none() {
+            indexes.push(index);
+        }
+        if indexes.len() >= KEYLESS_MAX {
+            break;
+        }
+    }
+    Refusal::KeyMissing { indexes }
 }
 
 /// True when a key or value can be a user header.

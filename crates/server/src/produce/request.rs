@@ -264,26 +264,27 @@ impl Builder {
             return;
         }
         let message = StrBytes::from_string(refusal.to_string());
-        // The words stand twice where a record is named.
-        let Some(left) = self.text_bytes.checked_sub(message.len() * 2) else { return };
+        let Some(left) = self.text_bytes.checked_sub(message.len()) else { return };
         self.text_bytes = left;
-        if let Some(index) = refused_record(refusal) {
+        for &index in refused_records(refusal) {
+            let Some(left) = self.text_bytes.checked_sub(message.len()) else { break };
+            self.text_bytes = left;
             let record = BatchIndexAndErrorMessage::default()
-                .with_batch_index(index)
+                .with_batch_index(index.cast_signed())
                 .with_batch_index_error_message(Some(message.clone()));
-            answer.record_errors = vec![record];
+            answer.record_errors.push(record);
         }
         answer.error_message = Some(message);
     }
 }
 
-/// Index of the record that a batch is refused for.
-fn refused_record(refusal: &Refusal) -> Option<i32> {
+/// Indexes of the records that a batch is refused for. Clients fail these with the code of the batch, and the others of
+/// the batch with an error that says they were sent along with such ones.
+fn refused_records(refusal: &Refusal) -> &[u32] {
     match refusal {
-        Refusal::InvalidRecord { index, .. } | Refusal::InvalidTimestamp { index, .. } => {
-            index.and_then(|index| i32::try_from(index).ok())
-        }
-        _ => None,
+        Refusal::InvalidRecord { index, .. } | Refusal::InvalidTimestamp { index, .. } => index.as_slice(),
+        Refusal::KeyMissing { indexes } => indexes,
+        _ => &[],
     }
 }
 

@@ -180,14 +180,15 @@ async fn each_flaw_of_a_batch_has_its_code_and_nothing_is_written() {
 }
 
 #[tokio::test]
-async fn the_record_that_a_batch_is_refused_for_is_named_from_version_8_on() {
+async fn the_records_that_a_batch_is_refused_for_are_named_from_version_8_on() {
     let mut client = Client::new(TopicConfig { compacted: true, ..config() }).await;
     let keyed = Record { key: Some(b"k".to_vec()), ..record("value") };
-    let batch = build_batch(&[keyed, record("without a key")], Codec::None, None);
+    let records = [keyed.clone(), record("without a key"), keyed, record("nor with one")];
+    let batch = build_batch(&records, Codec::None, None);
     let answer = client.one(batch.clone()).await;
     assert_eq!((answer.error_code, answer.base_offset), (87, -1));
     let indexes: Vec<_> = answer.record_errors.iter().map(|record| record.batch_index).collect();
-    assert_eq!(indexes, [1]);
+    assert_eq!(indexes, [1, 3]);
     assert!(answer.error_message.is_some());
     client.version = 7;
     let answer = client.one(batch).await;
