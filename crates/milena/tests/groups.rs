@@ -32,9 +32,8 @@ use milena_testkit::IggyServers;
 #[cfg(feature = "iggy")]
 use milena_testkit::iggy_server::{PASSWORD, USER};
 #[cfg(feature = "iggy")]
-use milena_wire::kafka_protocol::messages::metadata_request::MetadataRequestTopic;
 #[cfg(feature = "iggy")]
-use milena_wire::kafka_protocol::messages::{FindCoordinatorRequest, MetadataRequest, TopicName};
+use milena_wire::kafka_protocol::messages::FindCoordinatorRequest;
 #[cfg(feature = "iggy")]
 use milena_wire::kafka_protocol::protocol::StrBytes;
 use run::{PATIENCE, Run, server, with_client};
@@ -256,12 +255,6 @@ fn goes_on_at_the_other_gateway(iggy: &milena_testkit::DoorChild, storage: &str)
     let mut gateways = [gateway(1), gateway(2)];
     let bootstrap = format!("{},{}", gateways[0].bootstrap(), gateways[1].bootstrap());
     let mut run = Run::at(&bootstrap, "between", "cooperative-sticky", Commit::Sync, SESSION * 2);
-    // The gateway that did not create the topic hears of it within seconds, and a librdkafka that finds none asks again after minutes.
-    let created = Instant::now();
-    while !gateways.iter().all(|gateway| knows(gateway, &run.plan.topic)) {
-        assert!(created.elapsed() < PATIENCE, "a topic that one gateway created stays unknown to the other");
-        std::thread::sleep(Duration::from_millis(50));
-    }
     run.start(&["a", "b", "c"]);
     run.shared_by(3);
     run.work_on();
@@ -278,15 +271,6 @@ fn goes_on_at_the_other_gateway(iggy: &milena_testkit::DoorChild, storage: &str)
     run.shared_by(3);
     run.work_on();
     run.end();
-}
-
-#[cfg(feature = "iggy")]
-fn knows(gateway: &milena_testkit::ChildServer, topic: &str) -> bool {
-    let topic = MetadataRequestTopic::default().with_name(Some(TopicName(StrBytes::from_string(topic.to_owned()))));
-    let request = MetadataRequest::default().with_topics(Some(vec![topic])).with_allow_auto_topic_creation(false);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let answer = runtime.block_on(async { gateway.client().await.request(9, &request).await });
-    answer.topics.iter().all(|topic| topic.error_code == 0)
 }
 
 /// The number of the gateway that coordinates groups, as that one says.

@@ -75,7 +75,7 @@ impl Broker {
         config.validate()?;
         let cluster_id = answered("the cluster id", cluster::cluster_id(&store)).await?;
         let topics = TopicDirectory::open(Arc::clone(&store), &config).await?;
-        topics.keep_fresh(config.limits.metadata_refresh, config.cluster.is_some());
+        topics.keep_fresh(config.limits.metadata_refresh);
         let metrics = Metrics::default();
         let produce = Produce::start(&config, Arc::clone(&store), Arc::clone(&metrics.produce)).await?;
         let fetches = Fetches::new(&config.limits);

@@ -39,6 +39,8 @@ pub(super) async fn alter(context: &Context, alterations: Vec<Alteration>, valid
     // The request has no timeout of its own.
     let deadline = Deadline::new(i32::MAX, limits);
     let mut texts = Texts::new(limits);
+    let asked = alterations.iter().filter(|item| item.kind == TOPIC);
+    context.broker.topics.seek_names(asked.map(|item| item.name.as_str())).await;
     let mut times: HashMap<(i8, StrBytes), u32> = HashMap::new();
     for item in &alterations {
         *times.entry((item.kind, item.name.clone())).or_insert(0) += 1;

@@ -31,6 +31,7 @@ async fn create_partitions(context: Context, request: CreatePartitionsRequest) -
     let limits = &context.broker.config.limits;
     let deadline = Deadline::new(request.timeout_ms, limits);
     let mut texts = Texts::new(limits);
+    context.broker.topics.seek_names(request.topics.iter().map(|topic| topic.name.as_str())).await;
     let mut times: HashMap<TopicName, u32> = HashMap::new();
     for topic in &request.topics {
         *times.entry(topic.name.clone()).or_insert(0) += 1;

@@ -41,6 +41,7 @@ const END: i64 = -1;
 async fn delete_records(context: Context, request: DeleteRecordsRequest) -> Option<DeleteRecordsResponse> {
     let broker = &context.broker;
     let deadline = Deadline::new(request.timeout_ms, &broker.config.limits);
+    broker.topics.seek_names(request.topics.iter().map(|topic| topic.name.as_str())).await;
     let mut topics = Vec::with_capacity(request.topics.len());
     for DeleteRecordsTopic { name, partitions, .. } in request.topics {
         let topic = deletable(broker, &name);

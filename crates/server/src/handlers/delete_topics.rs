@@ -43,6 +43,9 @@ async fn delete_topics(context: Context, request: DeleteTopicsRequest) -> Option
     } else {
         request.topics
     };
+    let names = items.iter().filter_map(|item: &DeleteTopicState| item.name.as_ref());
+    context.broker.topics.seek_names(names.map(|name| name.as_str())).await;
+    context.broker.topics.seek_ids(items.iter().map(|item| item.topic_id)).await;
     let wanted: Vec<_> = items.into_iter().map(|item| Wanted::new(&context.broker, item)).collect();
     let mut times: HashMap<Key, u32> = HashMap::new();
     for item in &wanted {

@@ -42,6 +42,8 @@ async fn describe_configs(context: Context, mut request: DescribeConfigsRequest)
     let limits = &context.broker.config.limits;
     let mut texts = Texts::new(limits);
     let mut room = limits.max_frame_bytes;
+    let asked = request.resources.iter().filter(|resource| resource.resource_type == TOPIC);
+    context.broker.topics.seek_names(asked.map(|resource| resource.resource_name.as_str())).await;
     let mut seen = HashSet::new();
     let mut results = Vec::new();
     for resource in std::mem::take(&mut request.resources) {

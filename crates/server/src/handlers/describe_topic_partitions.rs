@@ -58,6 +58,7 @@ async fn describe_topic_partitions(
     {
         return Some(refused(request.topics));
     }
+    context.broker.topics.seek_names(request.topics.iter().map(|topic| topic.name.as_str())).await;
     let limit = u32::try_from(request.response_partition_limit).unwrap_or(0).clamp(1, PAGE_MAX);
     let leaders = Leaders::new(&brokers::known(&context));
     let mut page = Page { broker: &context.broker, leaders, left: limit, topics: Vec::new(), next: None };

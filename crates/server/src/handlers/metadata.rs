@@ -116,6 +116,12 @@ impl Answers {
     async fn named(&mut self, broker: &Broker, named: Vec<MetadataRequestTopic>, may_create: bool) {
         let mut ids: HashSet<Uuid> = HashSet::new();
         let mut names: HashSet<TopicName> = HashSet::new();
+        // Before anything is created, so that what another gateway has just created is answered as it is.
+        broker
+            .topics
+            .seek_names(named.iter().filter_map(|wanted| wanted.name.as_ref().map(|name| name.as_str())))
+            .await;
+        broker.topics.seek_ids(named.iter().map(|wanted| wanted.topic_id)).await;
         let mut creations = if may_create { broker.config.limits.auto_create_max } else { 0 };
         for wanted in named {
             match (wanted.topic_id, wanted.name) {

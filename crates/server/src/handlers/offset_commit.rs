@@ -46,6 +46,8 @@ pub const API: Api = Api {
 pub const EXPECTED_OFFSET_TAG: i32 = 10_000;
 
 async fn offset_commit(context: Context, request: OffsetCommitRequest) -> Option<OffsetCommitResponse> {
+    // The member may know a topic from another gateway, and takes "unknown" for the end.
+    context.broker.topics.seek_names(request.topics.iter().map(|topic| topic.name.as_str())).await;
     let topics: Option<Vec<_>> = request.topics.iter().map(|topic| asked(&context.broker.topics, topic)).collect();
     let Some(topics) = topics else {
         return Some(respond(request.topics, &mut std::iter::repeat_with(|| failed(ResponseError::InvalidRequest))));

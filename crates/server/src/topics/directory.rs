@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Instant;
 
 use milena_store::{Store, StoreError, TopicInfo};
@@ -52,6 +53,12 @@ pub(super) struct Inner {
     /// One change at a time: between the look at the cache and the last step nothing else may happen, or of two
     /// creations of one name the slower could take the other's plan for its own.
     pub(super) changes: Mutex<ConfigLog>,
+    /// Whether others change topics too: through the store, or as one of several gateways.
+    pub(super) shared: bool,
+    /// How many looks for unknown topics have begun.
+    pub(super) looks: AtomicU64,
+    /// When the last of them began. Held while one is under way.
+    pub(super) sought: Arc<Mutex<Option<tokio::time::Instant>>>,
     /// The log of configs is looked at every few seconds, and a record that cannot be read stays so.
     unreadable: QuietLog<()>,
 }
@@ -91,6 +98,9 @@ impl TopicDirectory {
             show_internal: config.show_internal_topics,
             cache: RwLock::default(),
             changes: Mutex::new(ConfigLog::open(Arc::clone(&store), config.instance_id).await?),
+            shared: config.cluster.is_some() || store.capabilities().foreign_writers,
+            looks: AtomicU64::new(0),
+            sought: Arc::default(),
             unreadable: QuietLog::default(),
             store,
         };

@@ -8,10 +8,9 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at};
 use super::directory::TopicDirectory;
 
 impl TopicDirectory {
-    /// Looks at the store every so often until the directory is dropped, where others may change topics too: through the
-    /// store, or as one of `several` gateways.
-    pub(crate) fn keep_fresh(&self, every: Duration, several: bool) {
-        if !several && !self.inner.store.capabilities().foreign_writers {
+    /// Looks at the store every so often until the directory is dropped, where others may change topics too.
+    pub(crate) fn keep_fresh(&self, every: Duration) {
+        if !self.inner.shared {
             return;
         }
         let inner = Arc::downgrade(&self.inner);

@@ -10,7 +10,7 @@
 //! - `config_log`: what users set, kept in an internal topic
 //! - `foreign`: changes in the store's own terms, for another protocol; `taken`: those that Kafka does not have
 //! - [`error`]: why a change was refused
-//! - `fresh`: looking at stores on which others change topics too
+//! - `fresh`: looking at stores on which others change topics too; `sought`: looking at once for what a client asks for
 
 mod alter;
 mod changes;
@@ -23,6 +23,7 @@ mod fresh;
 pub mod ids;
 pub mod mapping;
 pub mod names;
+mod sought;
 mod taken;
 mod topic;
 

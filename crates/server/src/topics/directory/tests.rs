@@ -196,7 +196,7 @@ async fn a_refresh_sees_what_others_did() {
 async fn what_others_do_is_seen_after_a_while_without_being_asked_for() {
     let store = Flaky { foreign: true, ..Flaky::new() };
     let directory = open(&store).await;
-    directory.keep_fresh(Duration::from_secs(5), false);
+    directory.keep_fresh(Duration::from_secs(5));
     let native = store.memory.create_topic("kafka", "native", 2, &TopicSettings::default()).await.unwrap();
     tokio::time::sleep(Duration::from_secs(6)).await;
     assert_eq!(names(&directory), ["native"]);
