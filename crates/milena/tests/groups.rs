@@ -32,7 +32,6 @@ use milena_testkit::IggyServers;
 #[cfg(feature = "iggy")]
 use milena_testkit::iggy_server::{PASSWORD, USER};
 #[cfg(feature = "iggy")]
-#[cfg(feature = "iggy")]
 use milena_wire::kafka_protocol::messages::FindCoordinatorRequest;
 #[cfg(feature = "iggy")]
 use milena_wire::kafka_protocol::protocol::StrBytes;
