@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use milena_store::metrics::EngineMetrics;
 use milena_store::{
     AppendBatch, Appended, Bounds, Capabilities, Entry, Found, GrowthWatcher, PartitionRef, PartitionSize, ReadLimit,
-    Store, StoreError, StoreFuture, TimeKind, TopicInfo, TopicRef, TopicSettings,
+    Store, StoreError, StoreFuture, TimeKind, TopicInfo, TopicRef, TopicSettings, Volume,
 };
 
 use crate::config::{Clock, EmbeddedConfig, system_clock};
@@ -213,6 +213,10 @@ impl Store for EmbeddedStore {
     fn sizes<'a>(&'a self, topic: &'a TopicRef) -> StoreFuture<'a, Vec<PartitionSize>> {
         let topic = topic.clone();
         Box::pin(self.blocking(move |inner| inner.sizes(&topic)))
+    }
+
+    fn volume(&self) -> StoreFuture<'_, Option<Volume>> {
+        Box::pin(self.blocking(Inner::volume))
     }
 
     fn metrics(&self) -> Option<&EngineMetrics> {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use milena_store::{PartitionId, PartitionRef, PartitionSize, StoreError, TopicInfo, TopicRef, TopicSettings};
+use milena_store::{PartitionId, PartitionRef, PartitionSize, StoreError, TopicInfo, TopicRef, TopicSettings, Volume};
 use parking_lot::{Mutex, RwLock};
 
 use crate::catalog::{Catalog, Ended};
@@ -253,6 +253,14 @@ impl Inner {
                 Ok(PartitionSize { partition, bytes })
             })
             .collect()
+    }
+
+    pub(crate) fn volume(&self) -> Result<Option<Volume>, StoreError> {
+        self.env.refuse_when_closed()?;
+        self.env
+            .fs
+            .volume(&self.env.root)
+            .map_err(|error| StoreError::Broken { context: format!("size of the volume: {error}") })
     }
 
     /// One round of housekeeping; see [`crate::EmbeddedStore::maintain`].

@@ -10,7 +10,7 @@ use crate::metrics::EngineMetrics;
 use crate::offsets::OffsetStore;
 use crate::types::{
     AppendBatch, Appended, Bounds, Capabilities, Entry, Found, PartitionId, PartitionRef, PartitionSize, ReadLimit,
-    TimeKind, TopicInfo, TopicRef, TopicSettings,
+    TimeKind, TopicInfo, TopicRef, TopicSettings, Volume,
 };
 
 /// Future of a store call.
@@ -141,6 +141,11 @@ pub trait Store: Send + Sync + 'static {
 
     /// Bytes on disk of each partition of a topic.
     fn sizes<'a>(&'a self, topic: &'a TopicRef) -> StoreFuture<'a, Vec<PartitionSize>>;
+
+    /// The volume that the engine writes to; `None` when it does not know it.
+    fn volume(&self) -> StoreFuture<'_, Option<Volume>> {
+        Box::pin(async { Ok(None) })
+    }
 
     /// Where the oldest segments that are no longer written to end: the offset behind each, oldest first, at most `most`
     /// of them. An engine that does not tell is [`StoreError::Unsupported`].

@@ -33,7 +33,7 @@ pub use error::StoreError;
 pub use offsets::OffsetStore;
 pub use types::{
     AppendBatch, Appended, Bounds, Capabilities, Durability, Entry, Found, PartitionId, PartitionRef, PartitionSize,
-    ProducerSpan, ReadLimit, TimeKind, TopicInfo, TopicRef, TopicSettings,
+    ProducerSpan, ReadLimit, TimeKind, TopicInfo, TopicRef, TopicSettings, Volume,
 };
 
 /// The stream that holds Milena's own state; its topics are never shown to Kafka clients unless asked for.

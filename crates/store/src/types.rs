@@ -182,6 +182,15 @@ pub struct PartitionSize {
     pub bytes: u64,
 }
 
+/// The volume that an engine keeps its data on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Volume {
+    /// Bytes of the whole volume.
+    pub total_bytes: u64,
+    /// Bytes that may still be written to it.
+    pub usable_bytes: u64,
+}
+
 /// The producer section of an append, for engines that deduplicate by it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProducerSpan {

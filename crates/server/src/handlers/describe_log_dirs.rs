@@ -1,6 +1,7 @@
 //! DescribeLogDirs (35), versions 1-4: bytes on disk of each partition.
 //!
-//! - v1: base. v2: flexible. v3: an error code of the whole answer. v4: size of the volume, which is not told: -1.
+//! - v1: base. v2: flexible. v3: an error code of the whole answer. v4: size of the volume and what is free of it, where the
+//!   engine knows them; -1 where it does not or they cannot be had.
 //! - There is one folder, named after the engine: where it lies on the machine is nobody's business on this side.
 //! - No list of topics is all of them; topics and partitions that do not exist are left out, as in Kafka.
 //! - A store that does not tell sizes is an error of the folder, never an empty answer.
@@ -55,6 +56,12 @@ async fn describe_log_dirs(context: Context, request: DescribeLogDirsRequest) ->
         Some(Err(error)) => folder.error_code = codes::of_store(&error).code(),
         None => folder.error_code = ResponseError::RequestTimedOut.code(),
     }
+    // Nobody is refused the sizes of partitions because the volume does not tell its own.
+    if let Some(Ok(Some(volume))) = deadline.limit(broker.store.volume()).await {
+        let shown = |bytes| i64::try_from(bytes).unwrap_or(i64::MAX);
+        folder.total_bytes = shown(volume.total_bytes);
+        folder.usable_bytes = shown(volume.usable_bytes);
+    }
     Some(DescribeLogDirsResponse::default().with_results(vec![folder]))
 }
 
@@ -102,7 +109,7 @@ async fn sizes(
 #[cfg(test)]
 mod tests {
     use milena_store::testing::{Layer, Layered, MemoryStore, TestMessage, batch_of};
-    use milena_store::{Store, StoreFuture, TopicRef};
+    use milena_store::{Store, StoreFuture, TopicRef, Volume};
     use tokio::sync::watch;
 
     use super::*;
@@ -207,6 +214,39 @@ mod tests {
         let expected = [("t".to_owned(), 0, false), ("t".to_owned(), 1, true), ("u".to_owned(), 0, false)];
         assert_eq!(shown(&bench, 4, &asked).await, expected);
         assert_eq!(bench.ask(4, &asked).await.results[0].topics.len(), 2);
+    }
+
+    /// A store that tells of its volume what it is told to.
+    struct OnVolume(MemoryStore, fn() -> Result<Option<Volume>, StoreError>);
+
+    impl Layer for OnVolume {
+        fn below(&self) -> &dyn Store {
+            &self.0
+        }
+
+        fn volume(&self) -> StoreFuture<'_, Option<Volume>> {
+            Box::pin(std::future::ready(self.1()))
+        }
+    }
+
+    #[tokio::test]
+    async fn version_4_shows_the_size_of_the_volume_where_it_is_known() {
+        let known = || Ok(Some(Volume { total_bytes: 1 << 40, usable_bytes: u64::MAX }));
+        let unknown = || Ok(None);
+        let broken = || Err(StoreError::Broken { context: "planned".to_owned() });
+        let cases: [(fn() -> _, _); 3] = [(known, (1 << 40, i64::MAX)), (unknown, (-1, -1)), (broken, (-1, -1))];
+        for (told, expected) in cases {
+            let store = Arc::new(Layered(OnVolume(MemoryStore::new(), told)));
+            let bench = Bench::over(ServerConfig::default(), store).await;
+            bench.topic("t", 1).await;
+            for version in 1..=4 {
+                let response = bench.ask(version, &all()).await;
+                let folder = &response.results[0];
+                assert_eq!((folder.error_code, folder.topics.len()), (0, 1));
+                let shown = (folder.total_bytes, folder.usable_bytes);
+                assert_eq!(shown, if version < 4 { (-1, -1) } else { expected }, "version {version}");
+            }
+        }
     }
 
     /// A store that never answers.

@@ -7,6 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use milena_store::Volume;
 use parking_lot::Mutex;
 
 use super::{Access, File, Fs, Item, Lock};
@@ -409,6 +410,10 @@ impl Fs for FaultyFs {
         files.iter_mut().for_each(Content::flush);
         std::mem::take(pending_names).into_iter().for_each(|change| change.apply(durable_names));
         Ok(())
+    }
+
+    fn volume(&self, _path: &Path) -> io::Result<Option<Volume>> {
+        Ok(None)
     }
 
     fn lock(&self, _path: &Path) -> io::Result<Option<Lock>> {

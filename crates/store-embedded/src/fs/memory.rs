@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use milena_store::Volume;
 use parking_lot::{Mutex, RwLock};
 
 use super::{Access, File, Fs, Item, Lock};
@@ -104,6 +105,10 @@ impl Fs for MemoryFs {
 
     fn sync_everything(&self, _path: &Path) -> io::Result<()> {
         Ok(())
+    }
+
+    fn volume(&self, _path: &Path) -> io::Result<Option<Volume>> {
+        Ok(None)
     }
 
     fn lock(&self, _path: &Path) -> io::Result<Option<Lock>> {

@@ -8,6 +8,8 @@ use std::io::{self, IoSlice};
 use std::path::Path;
 use std::sync::Arc;
 
+use milena_store::Volume;
+
 #[cfg(test)]
 pub(crate) mod faulty;
 pub(crate) mod memory;
@@ -61,6 +63,8 @@ pub(crate) trait Fs: Send + Sync + 'static {
     /// Makes everything durable that was written to the file system of that folder, in one go; `Unsupported` where
     /// that cannot be done.
     fn sync_everything(&self, path: &Path) -> io::Result<()>;
+    /// The volume of that folder; `None` where there is none.
+    fn volume(&self, path: &Path) -> io::Result<Option<Volume>>;
     /// Locks the file of that name against other processes; `None` when another one holds it.
     fn lock(&self, path: &Path) -> io::Result<Option<Lock>>;
 }

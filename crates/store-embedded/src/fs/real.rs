@@ -6,6 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 
+use milena_store::Volume;
 use rustix::fs::{FallocateFlags, FlockOperation};
 
 use super::{Access, File, Fs, Item, Lock};
@@ -84,6 +85,12 @@ impl Fs for RealFs {
     #[cfg(not(target_os = "linux"))]
     fn sync_everything(&self, _path: &Path) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn volume(&self, path: &Path) -> io::Result<Option<Volume>> {
+        let told = rustix::fs::statvfs(path)?;
+        let bytes = |blocks: u64| blocks.saturating_mul(told.f_frsize);
+        Ok(Some(Volume { total_bytes: bytes(told.f_blocks), usable_bytes: bytes(told.f_bavail) }))
     }
 
     fn lock(&self, path: &Path) -> io::Result<Option<Lock>> {

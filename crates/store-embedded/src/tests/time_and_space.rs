@@ -9,7 +9,7 @@ use milena_store::{Bounds, Found, PartitionRef, Store, StoreError, TimeKind, Top
 use pollster::block_on;
 
 use super::basics::{ALL, batch, payloads, timed};
-use crate::{Clock, EmbeddedConfig, EmbeddedStore};
+use crate::{Clock, EmbeddedConfig, EmbeddedStore, open};
 
 /// A store with a clock that the test moves.
 struct Fixture {
@@ -205,4 +205,16 @@ fn a_deleted_topic_leaves_no_files_and_its_name_is_free() {
     let again = block_on(fixture.store.create_topic("kafka", "t", 1, &TopicSettings::default())).unwrap();
     assert_ne!(again.topic, fixture.at.topic);
     assert_eq!(block_on(fixture.store.bounds(&again.topic.partition(0))).unwrap(), Bounds { start: 0, end: 0 });
+}
+
+#[test]
+fn the_volume_is_that_of_the_folder_and_memory_has_none() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(&EmbeddedConfig { dir: Some(dir.path().to_owned()), ..EmbeddedConfig::default() }).unwrap();
+    let told = block_on(store.volume()).unwrap().unwrap();
+    let found = rustix::fs::statvfs(dir.path()).unwrap();
+    assert_eq!(told.total_bytes, found.f_blocks * found.f_frsize);
+    assert!(told.usable_bytes > 0 && told.usable_bytes <= told.total_bytes, "{told:?}");
+    let memory = open(&EmbeddedConfig::default()).unwrap();
+    assert_eq!(block_on(memory.volume()).unwrap(), None);
 }

@@ -9,7 +9,7 @@ use crate::metrics::EngineMetrics;
 use crate::offsets::OffsetStore;
 use crate::types::{
     AppendBatch, Appended, Bounds, Capabilities, Entry, Found, PartitionRef, PartitionSize, ReadLimit, TimeKind,
-    TopicInfo, TopicRef, TopicSettings,
+    TopicInfo, TopicRef, TopicSettings, Volume,
 };
 
 /// What stands in front of a store. Each method is that of [`Store`] and hands the call down; a layer overrides those
@@ -101,6 +101,10 @@ pub trait Layer: Send + Sync + 'static {
     /// As [`Store::sizes`].
     fn sizes<'a>(&'a self, topic: &'a TopicRef) -> StoreFuture<'a, Vec<PartitionSize>> {
         self.below().sizes(topic)
+    }
+    /// As [`Store::volume`].
+    fn volume(&self) -> StoreFuture<'_, Option<Volume>> {
+        self.below().volume()
     }
     /// As [`Store::sealed_segments`].
     fn sealed_segments<'a>(&'a self, at: &'a PartitionRef, most: usize) -> StoreFuture<'a, Vec<u64>> {
@@ -202,6 +206,9 @@ impl<L: Layer> Store for Layered<L> {
     }
     fn sizes<'a>(&'a self, topic: &'a TopicRef) -> StoreFuture<'a, Vec<PartitionSize>> {
         self.0.sizes(topic)
+    }
+    fn volume(&self) -> StoreFuture<'_, Option<Volume>> {
+        self.0.volume()
     }
     fn sealed_segments<'a>(&'a self, at: &'a PartitionRef, most: usize) -> StoreFuture<'a, Vec<u64>> {
         self.0.sealed_segments(at, most)

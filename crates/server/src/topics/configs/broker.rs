@@ -2,6 +2,8 @@
 //!
 //! All are read only, because they come from the server's own configuration.
 
+use std::time::Duration;
+
 use super::{ConfigEntry, ConfigRules, Kind, Source, Synonym};
 use crate::config::ServerConfig;
 use crate::limits::Limits;
@@ -60,6 +62,13 @@ fn of_topics(config: &ServerConfig, defaults: &ServerConfig) -> Vec<ConfigEntry>
             "Partitions of a topic whose creator does not say.",
         ),
         setting(
+            "offsets.retention.minutes",
+            Kind::Int,
+            minutes(config.groups.offsets_retention),
+            Some(minutes(defaults.groups.offsets_retention)),
+            "How long offsets of a group without members are kept, in minutes, rounded up.",
+        ),
+        setting(
             "producer.id.expiration.ms",
             Kind::Int,
             config.producer_id_expiration.as_millis().to_string(),
@@ -67,6 +76,10 @@ fn of_topics(config: &ServerConfig, defaults: &ServerConfig) -> Vec<ConfigEntry>
             "Idle time after which a producer's sequence numbers are forgotten, in milliseconds.",
         ),
     ]
+}
+
+fn minutes(time: Duration) -> String {
+    time.as_millis().div_ceil(60_000).to_string()
 }
 
 fn bounds(limits: &Limits, defaults: &Limits) -> Vec<ConfigEntry> {
@@ -175,6 +188,10 @@ mod tests {
         assert_eq!(value(&config, "auto.create.topics.enable"), ("false".to_owned(), Source::Server));
         assert_eq!(value(&config, "node.id"), ("3".to_owned(), Source::Server));
         assert_eq!(value(&config, "advertised.listeners").0, "PLAINTEXT://kafka.example:9092");
+        assert_eq!(value(&config, "offsets.retention.minutes"), ("10080".to_owned(), Source::Default));
+        let mut config = config;
+        config.groups.offsets_retention = Duration::from_millis(90_001);
+        assert_eq!(value(&config, "offsets.retention.minutes"), ("2".to_owned(), Source::Server));
     }
 
     #[test]
