@@ -14,18 +14,36 @@
 //! - [`Settings`] and its parts: [`Order`], [`Lag`], [`Commit`], [`Checkpoint`], [`Bound`]
 //! - [`Event`], [`PartitionStatus`], [`Buffers`]: what can be seen from outside
 //!
-//! Not here yet: the consumer itself, that is these parts over rdkafka.
+//! The consumer, over rdkafka:
+//!
+//! - [`CatchUpConsumer`], its [`Builder`], [`Delivery`] and [`Ack`], [`Events`]
+//! - `member` and `reader`: the two clients; `broker`: the calls that wait; `driver`: the thread that drives all of them; `shared`:
+//!   what it has in common with the application
+//!
+//! Not here yet: [`Checkpoint::Topic`] has its state machine, and no store.
 
+mod broker;
 mod buffers;
+mod consumer;
+mod delivery;
+mod driver;
+mod error;
 mod event;
 mod lane;
+mod member;
 pub mod partition;
 mod progress;
 mod range_set;
+mod reader;
 mod settings;
+mod shared;
 mod status;
+mod wake;
 
 pub use buffers::{Buffer, Buffers};
+pub use consumer::{Builder, CatchUpConsumer, Events, Happened};
+pub use delivery::{Ack, Delivery, TopicPartition};
+pub use error::Error;
 pub use event::{Event, ResetReason, ResolveFault};
 pub use lane::Lane;
 pub use partition::{AckOutcome, CommitFailure, CommitId, Epoch, Input, Output, Partition, Reset, Resolved};

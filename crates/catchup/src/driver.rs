@@ -1,0 +1,318 @@
+//! The thread that drives both clients: it polls them, hands what comes to the partitions, and does what these ask for.
+//!
+//! Nothing in it waits for a broker or for the application. It sleeps until a client has something, the application acknowledged
+//! something that matters, an answer came, or a time is reached.
+//!
+//! - `group`: assignments, revocations, the end
+//! - `tasks`: what partitions ask for
+//! - `commits`: one commit at a time for all partitions
+
+mod commits;
+mod group;
+mod tasks;
+
+pub(crate) use group::COMMIT_PATIENCE;
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+use std::time::{Duration, Instant};
+
+use rdkafka::config::ClientConfig;
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::message::{Message, OwnedMessage};
+use tokio::sync::oneshot;
+
+use crate::broker::{Answer, Broker, Job};
+use crate::delivery::TopicPartition;
+use crate::member::{Member, Polled};
+use crate::reader::{Read, Reader};
+use crate::shared::Shared;
+use crate::wake::Wake;
+use crate::{Commit, Epoch, Error, Input, Lane};
+
+/// Records taken from one client, or one partition of the reader, before the others are looked at.
+const BATCH: usize = 512;
+
+/// The longest sleep: what a missed wake-up could cost.
+const NAP: Duration = Duration::from_millis(500);
+
+/// What the application asks for.
+pub(crate) enum Command {
+    /// Commit what is finished now.
+    Commit(oneshot::Sender<Result<(), Error>>),
+    /// Drain, commit, leave the group.
+    Close(oneshot::Sender<Result<(), Error>>),
+    /// As `Close`, but the application waits for nothing and acknowledges nothing more.
+    Abandon,
+}
+
+/// Something to do later.
+#[derive(Debug, Clone)]
+enum Later {
+    Resolve(TopicPartition, Epoch),
+    Seek(TopicPartition, Epoch),
+}
+
+/// What the member does with a partition.
+#[derive(Debug, Default)]
+struct Place {
+    /// It is to be moved here, and was not yet.
+    seek: Option<i64>,
+    /// It may fetch as soon as it was moved.
+    resume: bool,
+    /// Where the reader ends.
+    fork: i64,
+}
+
+pub(crate) struct Driver {
+    shared: Arc<Shared>,
+    wake: Arc<Wake>,
+    config: ClientConfig,
+    member: Member,
+    reader: Option<Reader>,
+    commands: Receiver<Command>,
+    answers: Receiver<Answer>,
+    /// Asks where partitions start.
+    asking: Broker,
+    /// Commits.
+    committing: Broker,
+    topics: HashSet<Arc<str>>,
+    places: HashMap<TopicPartition, Place>,
+    later: Vec<(Instant, Later)>,
+    commits: commits::Commits,
+    next_commit: Option<Instant>,
+    leaving: Option<group::Leaving>,
+    closing: Vec<oneshot::Sender<Result<(), Error>>>,
+    end: Option<Result<(), Error>>,
+}
+
+/// What a driver is made of.
+pub(crate) struct Parts {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) config: ClientConfig,
+    pub(crate) member: Member,
+    pub(crate) commands: Receiver<Command>,
+    pub(crate) answers: Receiver<Answer>,
+    pub(crate) asking: Broker,
+    pub(crate) committing: Broker,
+}
+
+impl Driver {
+    pub(crate) fn new(parts: Parts) -> Self {
+        let Parts { shared, config, member, commands, answers, asking, committing } = parts;
+        let mut driver = Self {
+            wake: Arc::clone(&shared.wake),
+            shared,
+            config,
+            member,
+            reader: None,
+            commands,
+            answers,
+            asking,
+            committing,
+            topics: HashSet::new(),
+            places: HashMap::new(),
+            later: Vec::new(),
+            commits: commits::Commits::default(),
+            next_commit: None,
+            leaving: None,
+            closing: Vec::new(),
+            end: None,
+        };
+        driver.next_commit = driver.interval().map(|interval| Instant::now() + interval);
+        driver
+    }
+
+    /// Goes on until the consumer is closed or the client cannot go on.
+    pub(crate) fn run(mut self) {
+        while self.end.is_none() {
+            let more = self.poll_member() | self.poll_reader();
+            self.obey();
+            self.hear();
+            self.check_times();
+            self.do_tasks();
+            self.send_commits();
+            self.check_leaving();
+            if !more && self.end.is_none() {
+                self.wake.wait_until(self.next_time());
+            }
+        }
+        self.leave();
+    }
+
+    fn interval(&self) -> Option<Duration> {
+        match self.shared.settings().commit {
+            Commit::Every(interval) => Some(interval.max(Duration::from_millis(1))),
+            Commit::Manual => None,
+        }
+    }
+
+    /// `true` when there may be more.
+    fn poll_member(&mut self) -> bool {
+        for _ in 0..BATCH {
+            match self.member.poll() {
+                Polled::Record(record) => self.fetched(Lane::Live, record),
+                Polled::Failed(error) => self.member_failed(error),
+                Polled::Empty => {
+                    self.answer_group();
+                    return false;
+                }
+            }
+        }
+        self.answer_group();
+        true
+    }
+
+    fn poll_reader(&mut self) -> bool {
+        let Some(reader) = &self.reader else { return false };
+        let partitions: Vec<_> = reader.partitions().cloned().collect();
+        let mut more = false;
+        for partition in partitions {
+            more |= self.poll_backfill(&partition);
+        }
+        while let Some(record) = self.reader.as_ref().and_then(Reader::serve) {
+            self.fetched(Lane::Backfill, record);
+        }
+        more
+    }
+
+    fn poll_backfill(&mut self, partition: &TopicPartition) -> bool {
+        for _ in 0..BATCH {
+            let Some(reader) = &self.reader else { return false };
+            match reader.poll(partition) {
+                Read::Record(record) => {
+                    if !self.shared.fetched(partition, Lane::Backfill, record) {
+                        continue;
+                    }
+                }
+                // The end of the log now is not before the fork, which was its end once.
+                Read::End => {
+                    let next = self.places.get(partition).map_or(0, |place| place.fork);
+                    self.shared.step(partition, Input::End { lane: Lane::Backfill, next });
+                }
+                Read::Failed(error) => {
+                    tracing::warn!("reader of {partition}: {error}");
+                    if error.rdkafka_error_code() == Some(RDKafkaErrorCode::AutoOffsetReset) {
+                        self.ask_for_ends(partition);
+                    }
+                }
+                Read::Empty => return false,
+            }
+            self.do_tasks();
+        }
+        true
+    }
+
+    fn fetched(&mut self, lane: Lane, record: OwnedMessage) {
+        let topic = self.topics.get(record.topic()).cloned().unwrap_or_else(|| {
+            let topic = Arc::<str>::from(record.topic());
+            self.topics.insert(Arc::clone(&topic));
+            topic
+        });
+        let partition = TopicPartition { topic, partition: record.partition() };
+        if self.shared.fetched(&partition, lane, record) {
+            self.do_tasks();
+        }
+    }
+
+    fn member_failed(&mut self, error: KafkaError) {
+        match &error {
+            KafkaError::MessageConsumptionFatal(_) => {
+                tracing::error!("the client cannot go on: {error}");
+                self.end = Some(Err(Error::Fatal(error)));
+            }
+            // A position is not in the log any more. It is not said whose.
+            KafkaError::MessageConsumption(RDKafkaErrorCode::AutoOffsetReset) => {
+                tracing::warn!("{error}");
+                for partition in self.shared.partitions() {
+                    self.ask_for_ends(&partition);
+                }
+            }
+            _ => tracing::warn!("{error}"),
+        }
+    }
+
+    fn ask_for_ends(&self, partition: &TopicPartition) {
+        if let Some(epoch) = self.shared.epoch(partition) {
+            self.asking.ask(Job::LogStart(partition.clone(), epoch));
+        }
+    }
+
+    /// Does what the application asks for.
+    fn obey(&mut self) {
+        while let Ok(command) = self.commands.try_recv() {
+            match command {
+                Command::Commit(reply) => {
+                    self.commit_all();
+                    self.commits.wait(reply);
+                }
+                Command::Close(reply) => {
+                    self.closing.push(reply);
+                    self.leave_all(self.shared.settings().drain_deadline);
+                }
+                Command::Abandon => self.leave_all(Duration::ZERO),
+            }
+        }
+    }
+
+    fn commit_all(&self) {
+        for partition in self.shared.partitions() {
+            self.shared.step(&partition, Input::CommitDue);
+        }
+    }
+
+    /// Takes what the broker said.
+    fn hear(&mut self) {
+        while let Ok(answer) = self.answers.try_recv() {
+            match answer {
+                Answer::Resolved(partition, epoch, Some(resolved)) => {
+                    self.shared.step_in(&partition, epoch, Input::Resolved(resolved));
+                }
+                Answer::Resolved(partition, epoch, None) => {
+                    self.shared.step_in(&partition, epoch, Input::ResolveFailed);
+                }
+                Answer::LogEnds(partition, epoch, ends) => self.ends_are(&partition, epoch, ends),
+                Answer::Committed(views) => self.committed(views),
+                Answer::ReadBack(partition, epoch, found) => {
+                    // Not answered is not "not kept": it is asked again after a later commit.
+                    let (floor, metadata) = found.unwrap_or((-1, String::new()));
+                    self.shared.step_in(&partition, epoch, Input::ReadBack { floor, metadata });
+                }
+            }
+        }
+    }
+
+    fn check_times(&mut self) {
+        let now = Instant::now();
+        if self.next_commit.is_some_and(|at| at <= now) {
+            self.commit_all();
+            self.next_commit = self.interval().map(|interval| now + interval);
+        }
+        let mut due = Vec::new();
+        self.later.retain(|(at, what)| {
+            let waits = *at > now;
+            if !waits {
+                due.push(what.clone());
+            }
+            waits
+        });
+        for what in due {
+            match what {
+                Later::Resolve(partition, epoch) => self.asking.ask(Job::Resolve(vec![(partition, epoch)])),
+                Later::Seek(partition, epoch) => self.try_seek(&partition, epoch),
+            }
+        }
+    }
+
+    fn next_time(&self) -> Instant {
+        let times = self.later.iter().map(|(at, _)| *at).chain(self.next_commit).chain(self.commits.next_time());
+        let nap = Instant::now() + self.leaving.as_ref().map_or(NAP, group::Leaving::nap);
+        times.fold(nap, Instant::min)
+    }
+}
+
+/// How long to wait before the try after that many failures: a tenth of a second, twice as long each time, 6.4 s at most.
+fn back_off(failures: u32) -> Duration {
+    Duration::from_millis(100) * 2_u32.pow(failures.saturating_sub(1).min(6))
+}

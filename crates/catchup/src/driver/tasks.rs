@@ -1,0 +1,184 @@
+//! What partitions ask for.
+
+use std::time::{Duration, Instant};
+
+use rdkafka::error::{KafkaError, KafkaResult};
+
+use super::{Driver, Later, back_off};
+use crate::broker::{Job, View};
+use crate::delivery::TopicPartition;
+use crate::reader::Reader;
+use crate::shared::Task;
+use crate::{Epoch, Input, Lane, Output};
+
+/// Time until a seek that was refused is tried again: the client is not yet through with an earlier assignment.
+const SEEK_AGAIN: Duration = Duration::from_millis(50);
+
+impl Driver {
+    pub(super) fn do_tasks(&mut self) {
+        while let Some(Task { partition, epoch, what }) = self.shared.task() {
+            self.do_task(partition, epoch, what);
+        }
+    }
+
+    fn do_task(&mut self, partition: TopicPartition, epoch: Epoch, what: Output) {
+        match what {
+            Output::Seek { offset } => {
+                self.places.entry(partition.clone()).or_default().seek = Some(offset);
+                self.try_seek(&partition, epoch);
+            }
+            Output::StartReader { from, fork } => {
+                self.places.entry(partition.clone()).or_default().fork = fork;
+                let started = self.start_reader(&partition, from);
+                self.or_restart("start of the reader", &partition, started);
+            }
+            Output::SeekReader { offset } => {
+                // One that fails costs only time: the reader goes on to that offset by itself.
+                let sought = self.reader.as_ref().map_or(Ok(()), |reader| reader.seek(&partition, offset));
+                said("seek of the reader", &partition, sought);
+            }
+            Output::StopReader => self.stop_reader(&partition),
+            Output::Pause(lane) => self.pause(lane, &partition),
+            Output::Resume(lane) => self.resume(lane, &partition),
+            Output::Commit { id, floor, metadata, attempt, .. } => {
+                let view = View { partition, epoch, id, floor, metadata };
+                self.commits.push(view, attempt);
+            }
+            Output::ReadBack => self.committing.ask(Job::ReadBack(partition, epoch)),
+            Output::RetryResolve { attempt } => {
+                self.later.push((Instant::now() + back_off(attempt), Later::Resolve(partition, epoch)));
+            }
+            Output::Released => self.released(&partition, epoch),
+            Output::Save { id, .. } | Output::Clear { id, .. } => {
+                // There is no checkpoint topic; the builder refuses one.
+                self.shared.step_in(&partition, epoch, Input::Saved { id, ok: false });
+            }
+            Output::Deliver { .. }
+            | Output::Hold
+            | Output::Drop
+            | Output::DropQueued
+            | Output::Ack(_)
+            | Output::Event(_) => {}
+        }
+    }
+
+    /// Moves the member to where the partition starts, and lets it fetch if it may. Tried again until the client takes it.
+    pub(super) fn try_seek(&mut self, partition: &TopicPartition, epoch: Epoch) {
+        if self.shared.epoch(partition) != Some(epoch) {
+            return;
+        }
+        let Some(place) = self.places.get_mut(partition) else { return };
+        let Some(offset) = place.seek else { return };
+        if let Err(error) = self.member.seek(partition, offset) {
+            tracing::debug!("seek of {partition} to {offset}: {error}");
+            return self.later.push((Instant::now() + SEEK_AGAIN, Later::Seek(partition.clone(), epoch)));
+        }
+        place.seek = None;
+        if place.resume {
+            said("resume", partition, self.member.resume(partition));
+        }
+    }
+
+    fn pause(&mut self, lane: Lane, partition: &TopicPartition) {
+        let paused = match lane {
+            Lane::Live => {
+                if let Some(place) = self.places.get_mut(partition) {
+                    place.resume = false;
+                }
+                self.member.pause(partition)
+            }
+            Lane::Backfill => self.reader.as_ref().map_or(Ok(()), |reader| reader.pause(partition)),
+        };
+        said("pause", partition, paused);
+    }
+
+    fn resume(&mut self, lane: Lane, partition: &TopicPartition) {
+        let resumed = match lane {
+            Lane::Live => {
+                let Some(place) = self.places.get_mut(partition) else { return };
+                place.resume = true;
+                // Where it is parked there is nothing to fetch yet.
+                if place.seek.is_some() { Ok(()) } else { self.member.resume(partition) }
+            }
+            Lane::Backfill => self.reader.as_ref().map_or(Ok(()), |reader| reader.resume(partition)),
+        };
+        said("resume", partition, resumed);
+    }
+
+    fn start_reader(&mut self, partition: &TopicPartition, from: i64) -> KafkaResult<()> {
+        let mut reader = match self.reader.take() {
+            Some(reader) => reader,
+            None => Reader::create(&self.config, &self.wake)?,
+        };
+        let started = reader.start(partition, from);
+        self.reader = Some(reader);
+        started
+    }
+
+    pub(super) fn stop_reader(&mut self, partition: &TopicPartition) {
+        let Some(mut reader) = self.reader.take() else { return };
+        said("stop of the reader", partition, reader.stop(partition));
+        if reader.is_idle() {
+            self.asking.ask(Job::Discard(reader));
+        } else {
+            self.reader = Some(reader);
+        }
+    }
+
+    fn released(&mut self, partition: &TopicPartition, epoch: Epoch) {
+        self.commits.forget(partition, epoch);
+        self.stop_reader(partition);
+        self.places.remove(partition);
+    }
+
+    /// Begins again with a partition whose reader did not start: without one its gap would never end.
+    fn or_restart(&mut self, what: &str, partition: &TopicPartition, result: KafkaResult<()>) {
+        if result.is_err() {
+            said(what, partition, result);
+            self.restart(partition, back_off(1));
+        }
+    }
+
+    /// Where a log begins and ends, asked for since a position is not in it any more.
+    pub(super) fn ends_are(&mut self, partition: &TopicPartition, epoch: Epoch, ends: KafkaResult<(i64, i64)>) {
+        if self.shared.epoch(partition) != Some(epoch) {
+            return;
+        }
+        match ends {
+            Ok((low, high)) => {
+                let position = self.shared.position(partition).unwrap_or(0);
+                if position > high {
+                    tracing::warn!(
+                        "{partition} ends at {high}, below {position}: it is another log, or a part of it is gone"
+                    );
+                    return self.restart(partition, Duration::ZERO);
+                }
+                self.shared.step_in(partition, epoch, Input::LogStart { low });
+            }
+            // It would stand still for ever where it is.
+            Err(error) => {
+                said("ends of the log", partition, Err(error));
+                self.restart(partition, back_off(1));
+            }
+        }
+    }
+
+    /// Ends the assignment of a partition without a commit, and begins it again after that time.
+    pub(super) fn restart(&mut self, partition: &TopicPartition, after: Duration) {
+        for input in [Input::Revoke, Input::DrainDeadline, Input::DrainDeadline] {
+            self.shared.step(partition, input);
+        }
+        self.do_tasks();
+        said("pause", partition, self.member.pause(partition));
+        let epoch = self.shared.assigned(partition);
+        self.places.insert(partition.clone(), super::Place::default());
+        self.later.push((Instant::now() + after, Later::Resolve(partition.clone(), epoch)));
+    }
+}
+
+/// A local call that fails: the partition is not assigned any more, most of the time, and a rebalance is on its way.
+fn said(what: &str, partition: &TopicPartition, result: Result<(), KafkaError>) {
+    if let Err(error) = result {
+        tracing::warn!("{what} of {partition}: {error}");
+    }
+}

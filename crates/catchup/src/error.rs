@@ -1,0 +1,44 @@
+//! What can go wrong for the user of a consumer.
+
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+
+use crate::CommitFailure;
+
+/// Why a call failed.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A setting is missing or does not fit to the others.
+    #[error("setting `{setting}`: {reason}")]
+    Setting {
+        /// Name of the setting, as librdkafka or the builder has it.
+        setting: &'static str,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The client refused a call, or could not be made.
+    #[error("Kafka client: {0}")]
+    Client(#[from] KafkaError),
+    /// The client has ended for good, for instance because another member has its `group.instance.id`.
+    #[error("the Kafka client cannot go on: {0}")]
+    Fatal(KafkaError),
+    /// The broker did not take a commit.
+    #[error("the broker did not take a commit: {0:?}")]
+    Commit(CommitFailure),
+    /// The thread of the consumer could not be started.
+    #[error("no thread for the consumer: {0}")]
+    Thread(String),
+    /// The consumer is closed.
+    #[error("the consumer is closed")]
+    Closed,
+}
+
+/// The number of an error code, as Kafka's protocol or librdkafka (below zero) has it.
+pub(crate) fn number(code: RDKafkaErrorCode) -> i16 {
+    #[allow(
+        clippy::cast_possible_truncation,
+        reason = "codes are numbers of 16 bits on the wire, and librdkafka's own are small"
+    )]
+    let number = code as i32 as i16;
+    number
+}

@@ -1,0 +1,241 @@
+//! The client that is the member of the group: it subscribes and reads the live lane, and commits are made with it.
+//!
+//! Its callbacks only write down what happened. A rebalance is answered later, by [`Member::take`] and [`Member::give_back`],
+//! outside of the callback: librdkafka waits for that answer for as long as `max.poll.interval.ms` allows, and meanwhile the
+//! other partitions go on, commits are answered and nothing blocks.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use rdkafka::client::ClientContext;
+use rdkafka::config::{ClientConfig, RDKafkaLogLevel};
+use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext, RebalanceProtocol};
+use rdkafka::error::{KafkaError, KafkaResult};
+use rdkafka::message::OwnedMessage;
+use rdkafka::types::RDKafkaRespErr;
+use rdkafka::{Offset, TopicPartitionList};
+
+use crate::delivery::TopicPartition;
+use crate::wake::Wake;
+
+/// Where a partition stands between its assignment and the first seek. It is paused there, so that nothing is fetched; an absolute
+/// offset needs no question to the broker, which a logical one would.
+const PARKED: Offset = Offset::Offset(0);
+
+/// How long librdkafka may take to move a partition.
+const SEEK_PATIENCE: Duration = Duration::from_secs(1);
+
+/// What the callbacks of a client have seen, oldest first.
+#[derive(Debug)]
+pub(crate) enum Notice {
+    /// The group gives these partitions to this member. It waits for [`Member::take`].
+    Assigned(Vec<TopicPartition>),
+    /// The group takes these partitions back. It waits for [`Member::give_back`].
+    Revoked(Vec<TopicPartition>),
+}
+
+/// Context of both clients. It holds no consumer, which would hold it in turn.
+pub(crate) struct Context {
+    notices: Mutex<VecDeque<Notice>>,
+    /// Events that polling has served, so that a poll without a record can be told from an empty queue.
+    served: AtomicU64,
+    /// Set when nobody answers rebalances any more: they are then answered in the callback.
+    closing: AtomicBool,
+}
+
+impl Context {
+    pub(crate) fn new() -> Self {
+        Self { notices: Mutex::default(), served: AtomicU64::new(0), closing: AtomicBool::new(false) }
+    }
+
+    pub(crate) fn served(&self) -> u64 {
+        self.served.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn close(&self) {
+        self.closing.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn take(&self) -> Option<Notice> {
+        self.notices.lock().pop_front()
+    }
+
+    fn note(&self, notice: Notice) {
+        self.notices.lock().push_back(notice);
+    }
+
+    fn count(&self) {
+        self.served.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl ClientContext for Context {
+    fn log(&self, level: RDKafkaLogLevel, fac: &str, message: &str) {
+        self.count();
+        match level {
+            RDKafkaLogLevel::Emerg | RDKafkaLogLevel::Alert | RDKafkaLogLevel::Critical | RDKafkaLogLevel::Error => {
+                tracing::error!(target: "librdkafka", "{fac} {message}");
+            }
+            RDKafkaLogLevel::Warning => tracing::warn!(target: "librdkafka", "{fac} {message}"),
+            RDKafkaLogLevel::Notice | RDKafkaLogLevel::Info => tracing::info!(target: "librdkafka", "{fac} {message}"),
+            RDKafkaLogLevel::Debug => tracing::debug!(target: "librdkafka", "{fac} {message}"),
+        }
+    }
+
+    fn stats_raw(&self, statistics: &[u8]) {
+        self.count();
+        tracing::debug!(target: "librdkafka::stats", "{}", String::from_utf8_lossy(statistics));
+    }
+
+    fn error(&self, error: KafkaError, reason: &str) {
+        self.count();
+        tracing::warn!(target: "librdkafka", "{error}: {reason}");
+    }
+}
+
+impl ConsumerContext for Context {
+    fn rebalance(&self, consumer: &BaseConsumer<Self>, error: RDKafkaRespErr, partitions: &mut TopicPartitionList) {
+        self.count();
+        let assigned = error == RDKafkaRespErr::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS;
+        if self.closing.load(Ordering::Acquire) {
+            // Whoever would answer is gone; without an answer the client would never close.
+            let nothing = TopicPartitionList::new();
+            let answered = if assigned { accept(consumer, &nothing) } else { release(consumer, partitions) };
+            if let Err(error) = answered {
+                tracing::warn!("a rebalance while closing: {error}");
+            }
+            return;
+        }
+        let partitions = named(partitions);
+        self.note(if assigned { Notice::Assigned(partitions) } else { Notice::Revoked(partitions) });
+    }
+}
+
+/// The group member.
+pub(crate) struct Member {
+    consumer: Arc<BaseConsumer<Context>>,
+}
+
+/// What one poll of a client gave.
+pub(crate) enum Polled {
+    Record(OwnedMessage),
+    Failed(KafkaError),
+    /// Nothing is left for now.
+    Empty,
+}
+
+impl Member {
+    /// A client with that configuration and what this library must have: no automatic commits, and no automatic reset, since every
+    /// position is set here.
+    pub(crate) fn create(config: &ClientConfig, wake: &Arc<Wake>) -> KafkaResult<Self> {
+        let mut config = config.clone();
+        config
+            .set("enable.auto.commit", "false")
+            .set("enable.auto.offset.store", "false")
+            .set("enable.partition.eof", "false")
+            .set("auto.offset.reset", "error");
+        let mut consumer: BaseConsumer<Context> = config.create_with_context(Context::new())?;
+        let wake = Arc::clone(wake);
+        consumer.set_nonempty_callback(move || wake.up());
+        Ok(Self { consumer: Arc::new(consumer) })
+    }
+
+    /// The client itself, for the calls that wait for the broker.
+    pub(crate) fn consumer(&self) -> &Arc<BaseConsumer<Context>> {
+        &self.consumer
+    }
+
+    pub(crate) fn notice(&self) -> Option<Notice> {
+        self.consumer.context().take()
+    }
+
+    /// From now on rebalances are answered at once, with nothing kept.
+    pub(crate) fn close(&self) {
+        self.consumer.context().close();
+    }
+
+    pub(crate) fn poll(&self) -> Polled {
+        poll_with(self.consumer.context(), || self.consumer.poll(Duration::ZERO).map(|got| got.map(|it| it.detach())))
+    }
+
+    /// True when the group has given the partitions to somebody else, or may have.
+    pub(crate) fn lost(&self) -> bool {
+        self.consumer.assignment_lost()
+    }
+
+    /// Answers an assignment: takes the partitions, paused.
+    pub(crate) fn take(&self, partitions: &[TopicPartition]) -> KafkaResult<()> {
+        let mut list = TopicPartitionList::with_capacity(partitions.len());
+        for partition in partitions {
+            list.add_partition_offset(&partition.topic, partition.partition, PARKED)?;
+        }
+        accept(&self.consumer, &list)?;
+        self.consumer.pause(&list)
+    }
+
+    /// Answers a revocation.
+    pub(crate) fn give_back(&self, partitions: &[TopicPartition]) -> KafkaResult<()> {
+        release(&self.consumer, &list_of(partitions))
+    }
+
+    /// Moves a partition to that offset. It stays paused when it is.
+    pub(crate) fn seek(&self, partition: &TopicPartition, to: i64) -> KafkaResult<()> {
+        let mut list = TopicPartitionList::with_capacity(1);
+        list.add_partition_offset(&partition.topic, partition.partition, Offset::Offset(to))?;
+        // Answered by librdkafka's own thread, without asking a broker.
+        let sought = self.consumer.seek_partitions(list, SEEK_PATIENCE)?;
+        sought.elements().iter().try_for_each(rdkafka::topic_partition_list::TopicPartitionListElem::error)
+    }
+
+    pub(crate) fn pause(&self, partition: &TopicPartition) -> KafkaResult<()> {
+        self.consumer.pause(&list_of(std::slice::from_ref(partition)))
+    }
+
+    pub(crate) fn resume(&self, partition: &TopicPartition) -> KafkaResult<()> {
+        self.consumer.resume(&list_of(std::slice::from_ref(partition)))
+    }
+}
+
+/// Polls until there is a record, an error, or really nothing: serving an event also ends a poll without a record.
+pub(crate) fn poll_with(context: &Context, poll: impl Fn() -> Option<KafkaResult<OwnedMessage>>) -> Polled {
+    loop {
+        let before = context.served();
+        match poll() {
+            Some(Ok(record)) => return Polled::Record(record),
+            Some(Err(error)) => return Polled::Failed(error),
+            None if context.served() == before => return Polled::Empty,
+            None => {}
+        }
+    }
+}
+
+/// The partitions of a list.
+pub(crate) fn named(list: &TopicPartitionList) -> Vec<TopicPartition> {
+    list.elements().iter().map(|element| TopicPartition::new(element.topic(), element.partition())).collect()
+}
+
+/// A list of partitions, without offsets.
+pub(crate) fn list_of(partitions: &[TopicPartition]) -> TopicPartitionList {
+    let mut list = TopicPartitionList::with_capacity(partitions.len());
+    for partition in partitions {
+        list.add_partition(&partition.topic, partition.partition);
+    }
+    list
+}
+
+fn accept(consumer: &BaseConsumer<Context>, list: &TopicPartitionList) -> KafkaResult<()> {
+    match consumer.rebalance_protocol() {
+        RebalanceProtocol::Cooperative => consumer.incremental_assign(list),
+        RebalanceProtocol::Eager | RebalanceProtocol::None => consumer.assign(list),
+    }
+}
+
+fn release(consumer: &BaseConsumer<Context>, list: &TopicPartitionList) -> KafkaResult<()> {
+    match consumer.rebalance_protocol() {
+        RebalanceProtocol::Cooperative => consumer.incremental_unassign(list),
+        RebalanceProtocol::Eager | RebalanceProtocol::None => consumer.unassign(),
+    }
+}
