@@ -114,10 +114,11 @@ pub enum Refusal {
     /// `INVALID_TIMESTAMP` (32).
     #[error("{reason}")]
     InvalidTimestamp {
-        /// What is wrong.
+        /// What is wrong with the first of them.
         reason: &'static str,
-        /// Index of the offending record within the batch.
-        index: Option<u32>,
+        /// Indexes of the records of such times within the batch, and of those without a key that is needed: ascending, never
+        /// empty, and at most the first 1,024.
+        indexes: Vec<u32>,
     },
 }
 

@@ -167,11 +167,14 @@ fn a_batch_marked_as_log_append_time_has_its_largest_time_on_every_record() {
 fn timestamps_that_cannot_be_are_refused() {
     for timestamp_ms in [-2, i64::MIN, i64::MAX, 18_446_744_073_709_552] {
         let batch = build_batch(&[record(b"a"), Record { timestamp_ms, ..record(b"b") }], Codec::None, None);
-        assert!(matches!(refusal(&batch), Refusal::InvalidTimestamp { index: Some(1), .. }), "{timestamp_ms}");
+        assert!(
+            matches!(refusal(&batch), Refusal::InvalidTimestamp { indexes, .. } if indexes == [1]),
+            "{timestamp_ms}"
+        );
     }
     // A delta that overflows.
     let first = with(batch(), 27, &i64::MAX.to_be_bytes());
-    assert!(matches!(refusal(&first), Refusal::InvalidTimestamp { index: Some(0), .. }));
+    assert!(matches!(refusal(&first), Refusal::InvalidTimestamp { indexes, .. } if indexes == [0, 1]));
 }
 
 #[test]
@@ -181,7 +184,44 @@ fn the_topics_rules_bind() {
     let compacted = ProduceRules { key_required: true, ..rules(None) };
     assert!(matches!(produce(&batch, &compacted), Err(Refusal::KeyMissing { indexes }) if indexes == [1]));
     let late = ProduceRules { timestamps_ms: 1_700_000_000_001..=i64::MAX, ..rules(None) };
-    assert!(matches!(produce(&batch, &late), Err(Refusal::InvalidTimestamp { index: Some(0), .. })));
+    assert!(matches!(produce(&batch, &late), Err(Refusal::InvalidTimestamp { indexes, .. }) if indexes == [0, 1]));
+}
+
+#[test]
+fn a_refusal_names_every_record_that_the_topic_does_not_take_and_one_time_decides_on_the_code() {
+    let keyed = |timestamp_ms| Record { key: Some(b"k".to_vec()), timestamp_ms, ..record(b"a") };
+    let bare = |timestamp_ms| Record { timestamp_ms, ..record(b"a") };
+    let named = |records: &[Record]| {
+        let batch = build_batch(records, Codec::None, None);
+        match produce(&batch, &ProduceRules { key_required: true, timestamps_ms: 10..=20, ..rules(None) }) {
+            Err(Refusal::InvalidTimestamp { indexes, .. }) => (32, indexes),
+            Err(Refusal::KeyMissing { indexes }) => (87, indexes),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(named(&[keyed(10), keyed(9), keyed(20), keyed(21), keyed(15)]), (32, vec![1, 3]));
+    assert_eq!(named(&[keyed(10), bare(10), keyed(20), bare(20)]), (87, vec![1, 3]));
+    assert_eq!(named(&[bare(10), keyed(21), keyed(20), bare(9)]), (32, vec![0, 1, 3]));
+    assert_eq!(named(&[keyed(21), bare(10)]), (32, vec![0, 1]));
+}
+
+#[test]
+fn a_refusal_names_the_first_1024_records_and_no_more() {
+    for count in [1_023, 1_024, 1_025, 3_000] {
+        let mut records = vec![record(b"a"); count];
+        records.insert(0, Record { key: Some(b"k".to_vec()), ..record(b"a") });
+        let batch = build_batch(&records, Codec::None, None);
+        let expected: Vec<u32> = (1..=1_024.min(u32::try_from(count).unwrap())).collect();
+        let compacted = ProduceRules { key_required: true, ..rules(None) };
+        assert!(matches!(produce(&batch, &compacted), Err(Refusal::KeyMissing { indexes }) if indexes == expected));
+        let keyed = vec![Record { timestamp_ms: 9, ..record(b"a") }; count];
+        let batch = build_batch(&keyed, Codec::None, None);
+        let expected: Vec<u32> = (0..1_024.min(u32::try_from(count).unwrap())).collect();
+        let timed = ProduceRules { timestamps_ms: 10..=20, ..rules(None) };
+        assert!(
+            matches!(produce(&batch, &timed), Err(Refusal::InvalidTimestamp { indexes, .. }) if indexes == expected)
+        );
+    }
 }
 
 #[test]

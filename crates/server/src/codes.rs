@@ -209,6 +209,7 @@ mod tests {
         let refusals = [
             (Refusal::InvalidRecord { reason: "r", index: None }, 87),
             (Refusal::KeyMissing { indexes: vec![0] }, 87),
+            (Refusal::InvalidTimestamp { reason: "r", indexes: vec![0] }, 32),
             (Refusal::Corrupt, 2),
             (Refusal::UnsupportedCompression, 76),
             (Refusal::BudgetSpent, 6),

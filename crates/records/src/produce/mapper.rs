@@ -18,8 +18,8 @@ use crate::user_headers::{
 /// Bytes of `kafka.v` and `kafka.key` in front of the key itself.
 const KEYED_OVERHEAD: u32 = 37;
 
-/// Most records without a key that one refusal names, so that a batch of tiny records has no answer many times its size.
-const KEYLESS_MAX: usize = 1_024;
+/// Most records that one refusal names, so that a batch of tiny records has no answer many times its size.
+const NAMED_MAX: usize = 1_024;
 
 /// Writes the messages of one batch behind what `out` holds.
 pub(super) struct Mapper<'a> {
@@ -65,17 +65,53 @@ impl<'a> Mapper<'a> {
             if record.offset_delta != index.cast_signed() {
                 return Err(Refusal::record("offset deltas must count up from 0", index));
             }
-            let time = self.only_timestamp.or_else(|| self.base_timestamp.checked_add(record.timestamp_delta));
-            let stored =
-                self.times.place(time).map_err(|reason| Refusal::InvalidTimestamp { reason, index: Some(index) })?;
-            if record.key.is_none() && self.rules.key_required {
-                return Err(keyless(index, rest, count));
+            if self.lacks_key(&record) {
+                return Err(self.refuse_all(None, index, rest, count));
             }
+            let stored = match self.place(&record) {
+                Ok(stored) => stored,
+                Err(reason) => return Err(self.refuse_all(Some(reason), index, rest, count)),
+            };
             if !self.write_simple(&record, stored, index)? {
                 enveloped += u32::from(self.write_any(&record, stored, index)?);
             }
         }
         if rest.is_empty() { Ok(enveloped) } else { Err(Refusal::batch("bytes follow the last record of the batch")) }
+    }
+
+    #[inline]
+    fn lacks_key(&self, record: &RawRecord<'_>) -> bool {
+        self.rules.key_required && record.key.is_none()
+    }
+
+    #[inline]
+    fn place(&mut self, record: &RawRecord<'_>) -> Result<Stored, &'static str> {
+        let time = self.only_timestamp.or_else(|| self.base_timestamp.checked_add(record.timestamp_delta));
+        self.times.place(time)
+    }
+
+    /// The refusal of a batch whose record `first` is the first that the topic does not take, for its time or else its key;
+    /// `rest` is what follows it. A client tells the named records from the others, which it may send again, so that all are
+    /// looked for, up to where the batch is damaged. As in Kafka, one time decides on the code of all.
+    fn refuse_all(&mut self, mut time: Option<&'static str>, first: u32, mut rest: &[u8], count: u32) -> Refusal {
+        let mut indexes = vec![first];
+        for index in first.saturating_add(1)..count {
+            if indexes.len() >= NAMED_MAX {
+                break;
+            }
+            let Ok((record, tail)) = record::read(rest) else { break };
+            rest = tail;
+            if self.lacks_key(&record) {
+                indexes.push(index);
+            } else if let Err(reason) = self.place(&record) {
+                time.get_or_insert(reason);
+                indexes.push(index);
+            }
+        }
+        match time {
+            Some(reason) => Refusal::InvalidTimestamp { reason, indexes },
+            None => Refusal::KeyMissing { indexes },
+        }
     }
 
     /// The common shapes, a value with or without a key, whose lengths are known beforehand; false for any other.
@@ -206,24 +242,6 @@ impl<'a> Mapper<'a> {
             _ => Err(Refusal::TooLarge { what, actual: len as u64, limit: self.rules.payload_bytes_max as u64 }),
         }
     }
-}
-
-/// The refusal of a batch whose record `first` is the first without a key; `rest` is what follows it. A client tells the
-/// named records from the others, which it may send again, so that all are looked for, up to where the batch is damaged.
-fn keyless(first: u32, rest: &[u8], count: u32) -> Refusal {
-    let mut indexes = vec![first];
-    let mut rest = rest;
-    for index in first.saturating_add(1)..count {
-        let Ok((record, tail)) = record::read(rest) else { break };
-        rest = tail;
-        if record.key.is_none() {
-            indexes.push(index);
-        }
-        if indexes.len() >= KEYLESS_MAX {
-            break;
-        }
-    }
-    Refusal::KeyMissing { indexes }
 }
 
 /// True when a key or value can be a user header.

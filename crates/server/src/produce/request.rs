@@ -282,8 +282,8 @@ impl Builder {
 /// the batch with an error that says they were sent along with such ones.
 fn refused_records(refusal: &Refusal) -> &[u32] {
     match refusal {
-        Refusal::InvalidRecord { index, .. } | Refusal::InvalidTimestamp { index, .. } => index.as_slice(),
-        Refusal::KeyMissing { indexes } => indexes,
+        Refusal::InvalidRecord { index, .. } => index.as_slice(),
+        Refusal::KeyMissing { indexes } | Refusal::InvalidTimestamp { indexes, .. } => indexes,
         _ => &[],
     }
 }
