@@ -1,5 +1,9 @@
 //! Settings and bounds, with their defaults.
 
+/// Deleted topics whose offsets are gone from memory and not yet from the log. One over: the caller finds them after the next
+/// load, by the topics that exist.
+pub(crate) const OWED_REMOVALS_MAX: usize = 10_000;
+
 /// What an operator can set for group membership. Times in milliseconds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GroupConfig {

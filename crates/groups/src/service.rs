@@ -253,9 +253,17 @@ impl Groups {
         Ok(())
     }
 
-    /// As [`Offsets::topic_deleted`].
+    /// As [`Offsets::topic_deleted`]. A node that does not coordinate has nothing to take away.
     pub fn topic_deleted(&mut self, topic: &TopicKey, out: &mut Outputs) {
-        self.offsets.topic_deleted(topic, out);
+        if !self.resigned {
+            self.offsets.topic_deleted(topic, out);
+        }
+    }
+
+    /// As [`Groups::loaded`], in place of `loading`, which heard of topics that were deleted in the meantime.
+    pub fn loaded_in_place_of(&mut self, loading: &mut Self, now: Timestamp, out: &mut Outputs) {
+        self.loaded(now);
+        self.offsets.catch_up(&mut loading.offsets, out);
     }
 
     /// Lets go of offsets that are too old, and of groups that have neither members nor offsets, in the next slice of a
@@ -266,6 +274,7 @@ impl Groups {
             walk.end();
             return;
         }
+        self.offsets.pay(out);
         for id in walk.next_of_both(self.coordinator.groups(), self.offsets.by_group()) {
             let rows = self.offsets.rows(&id);
             let occupied = !matches!(self.coordinator.state(&id), GroupState::Empty | GroupState::Dead);

@@ -157,6 +157,11 @@ impl Offsets {
             out.answers.push((token, Answer::Commit(results)));
             return;
         }
+        if let Change::Store(store) = &change {
+            for (topic, _) in &store.topics {
+                self.pay_for(topic, out);
+            }
+        }
         if mutants::on(Mutant::EarlyAnswer) {
             out.answers.push((token, Answer::Commit(results)));
             self.stage_encoded(change, record, Reply::None, out);

@@ -8,6 +8,7 @@ use super::in_flight::Reply;
 use super::record::Change;
 use super::table::TopicKey;
 use crate::error::GroupError;
+use crate::limits::OWED_REMOVALS_MAX;
 use crate::output::{Answer, Outputs};
 use crate::subscription::Readers;
 use crate::types::Token;
@@ -90,16 +91,59 @@ impl Offsets {
     }
 
     /// A topic was deleted, or has another name, so nobody may see its offsets under this one from now on. They go at once;
-    /// the record only keeps them from coming back with a restart, and is left out while too much is under way, as it is while
-    /// offsets are being loaded: the look at [`Offsets::topics`] that follows each load finds what came back.
+    /// the record only keeps them from coming back with a restart. While too much is under way it is owed: it is written when
+    /// there is room, or before the next offset of that topic. So it is when the log did not take it.
+    ///
+    /// While offsets are being loaded there is nothing yet to take them from: it is kept in mind for [`Offsets::catch_up`].
     pub fn topic_deleted(&mut self, topic: &TopicKey, out: &mut Outputs) {
         if !self.is_loaded() {
+            self.owe(topic);
             return;
         }
         let change = Change::RemoveTopic { topic: topic.clone() };
         self.table.apply(change.clone());
-        if !self.is_full() {
+        if self.is_full() {
+            self.owe(topic);
+        } else {
             self.stage(change, Reply::None, out);
+        }
+    }
+
+    /// Takes away the offsets of topics that were deleted while these here were loaded in place of `loading`, which heard of it.
+    pub(crate) fn catch_up(&mut self, loading: &mut Self, out: &mut Outputs) {
+        for topic in std::mem::take(&mut loading.owed) {
+            self.topic_deleted(&topic, out);
+        }
+    }
+
+    /// The log did not take the removal of a topic.
+    pub(super) fn removal_failed(&mut self, topic: &TopicKey) {
+        // An offset that was committed behind it must not go with those that were before it.
+        if !self.table.holds(topic) && !self.in_flight.stores(topic) {
+            self.owe(topic);
+        }
+    }
+
+    /// Writes the removals that are owed, as far as there is room.
+    pub(crate) fn pay(&mut self, out: &mut Outputs) {
+        while self.is_loaded()
+            && !self.is_full()
+            && let Some(topic) = self.owed.pop_first()
+        {
+            self.topic_deleted(&topic, out);
+        }
+    }
+
+    /// Writes the removal of a topic that is owed, because an offset of it will follow: the name is in use again.
+    pub(super) fn pay_for(&mut self, topic: &TopicKey, out: &mut Outputs) {
+        if self.owed.remove(topic) {
+            self.stage(Change::RemoveTopic { topic: topic.clone() }, Reply::None, out);
+        }
+    }
+
+    fn owe(&mut self, topic: &TopicKey) {
+        if self.owed.len() < OWED_REMOVALS_MAX {
+            self.owed.insert(topic.clone());
         }
     }
 

@@ -152,6 +152,14 @@ impl InFlight {
         stores.flat_map(|store| &store.topics).map(|(key, _)| key).filter(|key| &*key.name == name).cloned().collect()
     }
 
+    /// True when a commit that is under way has an offset of the topic.
+    pub(crate) fn stores(&self, topic: &TopicKey) -> bool {
+        self.entries.iter().any(|entry| match &entry.change {
+            Change::Store(store) => store.topics.iter().any(|(key, _)| key == topic),
+            _ => false,
+        })
+    }
+
     pub(crate) fn wait(&mut self, request: Waiting) {
         self.waiting += 1;
         self.groups.entry(request.request.group.clone()).or_default().waiting.push_back(request);

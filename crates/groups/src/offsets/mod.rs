@@ -32,7 +32,7 @@ pub use delete::{DeletePartitions, DeleteRequest};
 pub use snapshot::Frozen;
 pub use table::{Committed, GroupView, TopicKey};
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 use crate::error::GroupError;
@@ -54,19 +54,29 @@ pub struct Offsets {
     loaded_at: Option<Timestamp>,
     /// Groups whose deletion became durable since the facade last asked.
     deleted: Vec<Arc<str>>,
+    /// Topics that were deleted, and the log does not know.
+    owed: BTreeSet<TopicKey>,
 }
 
 impl Offsets {
     /// An empty table that still has to be loaded.
     #[must_use]
     pub fn new(config: OffsetConfig) -> Self {
-        Self { config, table: Table::default(), in_flight: InFlight::default(), loaded_at: None, deleted: Vec::new() }
+        Self {
+            config,
+            table: Table::default(),
+            in_flight: InFlight::default(),
+            loaded_at: None,
+            deleted: Vec::new(),
+            owed: BTreeSet::new(),
+        }
     }
 
     /// Begins loading anew. Every record on its way to the old log must have been settled before.
     pub fn reset(&mut self) {
         self.table = Table::default();
         self.loaded_at = None;
+        self.owed.clear();
     }
 
     /// Carries out a record of the log, in the log's order.
@@ -184,6 +194,10 @@ impl Offsets {
             let group = settled.change.group().cloned();
             if settled.durable {
                 self.table.apply(settled.change);
+                // A log that takes something again; one that fails would only be asked the more.
+                self.pay(out);
+            } else if let Change::RemoveTopic { topic } = &settled.change {
+                self.removal_failed(topic);
             }
             let verdict = if settled.durable { Ok(()) } else { Err(GroupError::StoreFailed) };
             self.answer(settled.reply, verdict, out);

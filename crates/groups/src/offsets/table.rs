@@ -163,6 +163,11 @@ impl Table {
         self.groups.contains_key(group)
     }
 
+    /// True when a group has an offset of the topic.
+    pub(crate) fn holds(&self, topic: &TopicKey) -> bool {
+        self.groups.values().any(|offsets| offsets.find(&topic.name, topic.id).is_ok())
+    }
+
     pub(crate) fn groups(&self) -> impl Iterator<Item = &Arc<str>> {
         self.groups.keys()
     }

@@ -143,3 +143,96 @@ fn the_topics_that_offsets_are_of_can_be_compared_with_those_that_exist() {
     let names: Vec<_> = topics(&desk.offsets).iter().map(|key| (key.name.to_string(), key.id)).collect();
     assert_eq!(names, [("t".to_owned(), TopicId(7)), ("u".to_owned(), TopicId(7))]);
 }
+
+fn key(name: &str) -> TopicKey {
+    TopicKey { name: Arc::from(name), id: ID }
+}
+
+/// A desk with room for one record, which a commit of `u` takes.
+fn full() -> (Desk, Token) {
+    let mut desk = Desk::with(OffsetConfig { restart_grace_ms: 0, in_flight_max: 1, ..OffsetConfig::default() });
+    desk.commit("g", vec![topic("t", vec![part(0, 1)])]);
+    let token = desk.send(crate::offsets::testing::request("h", vec![topic("u", vec![part(0, 2)])]));
+    (desk, token)
+}
+
+#[test]
+fn a_topic_that_is_deleted_while_too_much_is_under_way_does_not_come_back_with_a_restart() {
+    let (mut desk, _) = full();
+    desk.offsets.topic_deleted(&key("t"), &mut desk.out);
+    assert_eq!((desk.get("g", "t", 0), desk.out.appends.len()), (None, 1), "gone at once, and there was no room");
+    desk.settle_all(true);
+    assert_eq!((desk.restarted().get("g", "t", 0), desk.restarted().get("h", "u", 0)), (None, Some(2)));
+}
+
+#[test]
+fn a_commit_under_way_of_a_topic_that_is_deleted_when_there_is_no_room_goes_with_it() {
+    let (mut desk, token) = full();
+    desk.offsets.topic_deleted(&key("u"), &mut desk.out);
+    desk.settle_all(true);
+    assert_eq!(desk.committed(token), [Ok(())]);
+    assert_eq!((desk.get("h", "u", 0), desk.restarted().get("h", "u", 0)), (None, None));
+}
+
+#[test]
+fn what_is_committed_under_a_name_that_is_in_use_again_stays() {
+    let (mut desk, _) = full();
+    desk.offsets.topic_deleted(&key("t"), &mut desk.out);
+    // The room comes back from a log that takes nothing.
+    desk.settle_all(false);
+    assert!(desk.out.appends.is_empty(), "a log that fails is not asked for more");
+    assert_eq!(desk.restarted().get("g", "t", 0), Some(1), "the removal is owed still");
+    desk.commit("i", vec![topic("t", vec![part(0, 9)])]);
+    let held = |desk: &Desk| (desk.get("g", "t", 0), desk.get("i", "t", 0));
+    assert_eq!((held(&desk), held(&desk.restarted())), ((None, Some(9)), (None, Some(9))));
+}
+
+#[test]
+fn a_removal_that_the_log_did_not_take_is_written_once_it_takes_something_again() {
+    let mut desk = filled();
+    desk.offsets.topic_deleted(&key("t"), &mut desk.out);
+    desk.settle_all(false);
+    assert!(desk.out.appends.is_empty(), "a log that fails is not asked for more");
+    desk.commit("g", vec![topic("u", vec![part(0, 5)])]);
+    let restarted = desk.restarted();
+    assert_eq!(
+        (restarted.get("g", "t", 0), restarted.get("h", "t", 0), restarted.get("g", "u", 0)),
+        (None, None, Some(5))
+    );
+}
+
+#[test]
+fn a_removal_that_failed_takes_nothing_that_was_committed_behind_it() {
+    let mut desk = filled();
+    desk.offsets.topic_deleted(&key("t"), &mut desk.out);
+    let removal = desk.out.appends.remove(0);
+    let token = desk.send(crate::offsets::testing::request("g", vec![topic("t", vec![part(0, 7)])]));
+    desk.settle(removal, false);
+    desk.settle_all(true);
+    assert_eq!(desk.committed(token), [Ok(())]);
+    desk.commit("g", vec![topic("u", vec![part(0, 5)])]);
+    assert_eq!((desk.get("g", "t", 0), desk.restarted().get("g", "t", 0)), (Some(7), Some(7)));
+}
+
+#[test]
+fn topics_that_are_deleted_while_offsets_are_loaded_are_taken_away_from_what_was_loaded() {
+    let mut desk = filled();
+    let mut loading = Offsets::new(OffsetConfig::default());
+    loading.topic_deleted(&key("t"), &mut desk.out);
+    assert!(desk.out.appends.is_empty());
+    let mut restarted = desk.restarted();
+    restarted.offsets.catch_up(&mut loading, &mut restarted.out);
+    restarted.settle_all(true);
+    for desk in [&restarted, &restarted.restarted()] {
+        assert_eq!((desk.get("g", "t", 0), desk.get("g", "u", 0)), (None, Some(1)));
+    }
+}
+
+#[test]
+fn the_removals_that_are_owed_are_bounded() {
+    let mut loading = Offsets::new(OffsetConfig::default());
+    for at in 0..=OWED_REMOVALS_MAX {
+        loading.topic_deleted(&key(&at.to_string()), &mut Outputs::default());
+    }
+    assert_eq!(loading.owed.len(), OWED_REMOVALS_MAX);
+}

@@ -41,9 +41,13 @@ impl Gateway {
     }
 
     async fn commit(&self, partition: i32, offset: i64) -> Result<(), GroupError> {
+        self.commit_of(None, partition, offset).await
+    }
+
+    async fn commit_of(&self, id: Option<TopicId>, partition: i32, offset: i64) -> Result<(), GroupError> {
         let (leader_epoch, metadata, expected) = (-1, None, None);
-        let partition = CommitPartition { partition, exists: false, offset, leader_epoch, metadata, expected };
-        let topic = CommitTopic { name: "t".into(), id: None, partitions: vec![partition] };
+        let partition = CommitPartition { partition, exists: id.is_some(), offset, leader_epoch, metadata, expected };
+        let topic = CommitTopic { name: "t".into(), id, partitions: vec![partition] };
         let request = CommitRequest { group: "g".into(), retention_ms: None, topics: vec![topic] };
         let sender = Sender { group: "g", member_id: "", instance_id: None, generation: Generation::NONE };
         self.groups.commit(&sender, request).await.expect("the store is quick").remove(0)
@@ -222,4 +226,36 @@ fn waits_between_attempts_begin_with_none_and_stop_growing() {
     let waits: Vec<_> = (0..12).map(|_| retry.next_wait().as_millis()).collect();
     assert_eq!(waits, [0, 100, 200, 400, 800, 1_600, 3_200, 6_400, 12_800, 25_600, 30_000, 30_000]);
     assert!(!retry.is_first());
+}
+
+#[tokio::test(start_paused = true)]
+async fn topics_that_go_while_offsets_are_loaded_take_their_offsets_with_them() {
+    // Back under its old name, or out of sight with the whole stream: nothing in the list of topics tells of it later.
+    for back in [true, false] {
+        let store = MemoryStore::new();
+        let topic = store.create_topic("kafka", "t", 1, &TopicSettings::default()).await.unwrap().topic;
+        let id = TopicId(crate::topics::ids::topic_id(&topic).as_u128());
+        let before = Gateway::open(&store, 1, true).await.unwrap();
+        before.commit_of(Some(id), 0, 5).await.unwrap();
+        drop(before);
+
+        let gateway = Gateway::open(&store, 2, false).await.unwrap();
+        let mapping = Mapping::new(&ServerConfig::default().topic_mapping).unwrap();
+        store.watch(gateway.groups.watcher(mapping).unwrap());
+        store.plan(Fault::Hangs { applied: false });
+        gateway.mandate.0.send_replace(true);
+        gateway.no_longer(GroupError::NotCoordinator).await;
+        sleep(Duration::from_millis(10)).await;
+        assert_eq!(gateway.get(0), Err(GroupError::Loading));
+        store.rename_stream("kafka", "elsewhere").await.unwrap();
+        if back {
+            store.rename_stream("elsewhere", "kafka").await.unwrap();
+        }
+        gateway.no_longer(GroupError::Loading).await;
+        let held = |gateway: &Gateway| gateway.groups.offsets("g", |view| view.get("t", id, 0).map(Committed::offset));
+        assert_eq!(held(&gateway), Ok(None), "back: {back}");
+        // And the log knows.
+        assert_eq!(gateway.commit(1, 1).await, Ok(()));
+        assert_eq!(held(&Gateway::open(&store, 3, true).await.unwrap()), Ok(None), "back: {back}");
+    }
 }
