@@ -65,6 +65,9 @@ impl Catalog {
     /// The stream of that name or number.
     pub(crate) async fn stream(&self, id: &WireIdentifier) -> Result<Option<Stream>, Refusal> {
         if let Some(stream) = self.known(id) {
+            if self.state.look(|table| table.is_renaming(stream.id)) {
+                return self.renaming(id).await;
+            }
             return Ok(Some(stream));
         }
         if id.as_str() == Some(INTERNAL_STREAM) {
@@ -174,6 +177,22 @@ impl Catalog {
         }
         change.write(Record::Stream { id, name: name.to_owned(), created_at_micros }).await?;
         Ok(Stream { id, name: name.to_owned(), created_at_micros })
+    }
+
+    /// As [`Self::stream`], of one whose rename is under way, or in doubt: under the name in the list it may have no topics.
+    async fn renaming(&self, id: &WireIdentifier) -> Result<Option<Stream>, Refusal> {
+        let _change = self.state.change().await;
+        let settled = self.state.names_in_doubt().await?;
+        // A store that takes no records can still be read.
+        if let Err(error) = self.state.settle(settled.clone()).await {
+            tracing::debug!(%error, "the new name of a stream is stored later");
+        }
+        let named = |stream: &Stream| match id {
+            WireIdentifier::Numeric(id) => stream.id == *id,
+            WireIdentifier::String(name) => stream.name == name.as_str(),
+        };
+        let known = self.known(id).filter(|known| settled.iter().all(|stream| stream.id != known.id));
+        Ok(settled.into_iter().find(named).or(known))
     }
 
     fn known(&self, id: &WireIdentifier) -> Option<Stream> {

@@ -109,3 +109,57 @@ async fn a_stream_whose_rename_was_stored_in_part_is_renamed_again_under_its_new
     assert!(matches!(again, Err(Refusal::Rejected(Code::STREAM_NOT_FOUND))), "{again:?}");
     assert_eq!(names(&catalog.streams().await.unwrap()), [("new", 1)]);
 }
+
+#[tokio::test]
+async fn a_stream_whose_rename_was_stored_in_part_is_found_with_its_topics_before_anybody_lists_them() {
+    for by_number in [true, false] {
+        let (catalog, store, old) = renamed_in_part().await;
+        let found = if by_number {
+            catalog.stream(&WireIdentifier::Numeric(old.id)).await.unwrap().unwrap()
+        } else {
+            assert_eq!(catalog.stream(&WireIdentifier::named("old").unwrap()).await.unwrap(), None);
+            catalog.stream(&WireIdentifier::named("new").unwrap()).await.unwrap().unwrap()
+        };
+        assert_eq!((found.id, found.name.as_str(), catalog.topics_of(&found).await.unwrap().len()), (old.id, "new", 1));
+        let topic = WireIdentifier::named("t").unwrap();
+        assert_eq!(catalog.topic(&WireIdentifier::Numeric(old.id), &topic).await.unwrap().info.topic.stream(), "new");
+        // A topic that is created now belongs to the stream.
+        store.create_topic(&found.name, "u", 1, &TopicSettings::default()).await.unwrap();
+        assert_eq!(names(&catalog.streams().await.unwrap()), [("new", 2)]);
+    }
+}
+
+#[tokio::test]
+async fn a_stream_whose_rename_was_stored_in_part_can_be_read_while_the_store_takes_nothing() {
+    let memory = MemoryStore::new();
+    let store: Arc<dyn Store> = Arc::new(memory.clone());
+    store.create_topic("old", "t", 1, &TopicSettings::default()).await.unwrap();
+    let state = State::open(Arc::clone(&store), 0).await.unwrap();
+    let catalog = Catalog::new(Arc::clone(&store), state, 10);
+    let old = catalog.stream(&WireIdentifier::named("old").unwrap()).await.unwrap().unwrap();
+    let of = catalog.topics_of(&old).await.unwrap().first().unwrap().topic.stream_id();
+    catalog.state.write(Record::Rename { id: old.id, name: "new".to_owned(), of }).await.unwrap();
+    store.rename_stream("old", "new").await.unwrap();
+    for _ in 0..2 {
+        memory.plan(Fault::Full);
+        let found = catalog.stream(&WireIdentifier::Numeric(old.id)).await.unwrap().unwrap();
+        assert_eq!((found.name.as_str(), catalog.topics_of(&found).await.unwrap().len()), ("new", 1));
+    }
+    assert!(catalog.state.look(|table| table.is_renaming(old.id)), "nothing was stored");
+    catalog.stream(&WireIdentifier::Numeric(old.id)).await.unwrap().unwrap();
+    assert!(!catalog.state.look(|table| table.is_renaming(old.id)));
+}
+
+#[tokio::test]
+async fn a_rename_that_was_not_done_leaves_the_stream_its_name() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    store.create_topic("old", "t", 1, &TopicSettings::default()).await.unwrap();
+    let state = State::open(Arc::clone(&store), 0).await.unwrap();
+    let catalog = Catalog::new(Arc::clone(&store), state, 10);
+    let old = catalog.stream(&WireIdentifier::named("old").unwrap()).await.unwrap().unwrap();
+    let of = catalog.topics_of(&old).await.unwrap().first().unwrap().topic.stream_id();
+    catalog.state.write(Record::Rename { id: old.id, name: "new".to_owned(), of }).await.unwrap();
+    assert_eq!(catalog.stream(&WireIdentifier::named("old").unwrap()).await.unwrap(), Some(old.clone()));
+    assert!(!catalog.state.look(|table| table.is_renaming(old.id)));
+    assert_eq!(catalog.stream(&WireIdentifier::named("new").unwrap()).await.unwrap(), None);
+}

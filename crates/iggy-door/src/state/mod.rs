@@ -119,15 +119,27 @@ impl State {
     /// Ends what a crash or a failed write interrupted: a stream has the name that the store has it under. For whoever has the
     /// turn to change something, or is alone.
     pub(crate) async fn settle_names(&self) -> Result<(), StoreError> {
+        self.settle(self.names_in_doubt().await?).await
+    }
+
+    /// The streams whose new name is not settled, as the store has them. For whoever has the turn to change something, or is
+    /// alone.
+    pub(crate) async fn names_in_doubt(&self) -> Result<Vec<Stream>, StoreError> {
         let pending = self.look(Table::renaming);
         if pending.is_empty() {
-            return Ok(());
+            return Ok(Vec::new());
         }
         let topics = self.store.topics().await?;
-        for (stream, Renaming { name, of }) in pending {
+        let settled = pending.into_iter().map(|(stream, Renaming { name, of })| {
             let is_done = topics.iter().any(|info| info.topic.stream_id() == of && info.topic.stream() == name);
-            let name = if is_done { name } else { stream.name };
-            let Stream { id, created_at_micros, .. } = stream;
+            if is_done { Stream { name, ..stream } } else { stream }
+        });
+        Ok(settled.collect())
+    }
+
+    /// Stores what [`Self::names_in_doubt`] found.
+    pub(crate) async fn settle(&self, streams: Vec<Stream>) -> Result<(), StoreError> {
+        for Stream { id, name, created_at_micros } in streams {
             self.write(Record::Stream { id, name, created_at_micros }).await?;
         }
         Ok(())

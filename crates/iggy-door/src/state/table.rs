@@ -137,6 +137,11 @@ impl Table {
         }
     }
 
+    /// True when the new name of the stream was not settled.
+    pub(crate) fn is_renaming(&self, id: u32) -> bool {
+        self.renaming.contains_key(&id)
+    }
+
     /// Streams whose new name was not settled.
     pub(super) fn renaming(&self) -> Vec<(Stream, Renaming)> {
         let with_stream = |(id, renaming): (&u32, &Renaming)| Some((self.streams.get(id)?.clone(), renaming.clone()));
