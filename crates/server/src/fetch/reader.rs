@@ -37,6 +37,9 @@ const BYTES_PER_TURN: usize = 2 << 20;
 pub trait Topics: Sync {
     /// The topic of that key, from memory.
     fn topic(&self, key: &TopicKey) -> Option<Arc<Topic>>;
+
+    /// Somebody was told that there is no such topic or partition, and will come again.
+    fn look_soon(&self);
 }
 
 impl Topics for TopicDirectory {
@@ -45,6 +48,10 @@ impl Topics for TopicDirectory {
             TopicKey::Name(name) => self.by_name(name),
             TopicKey::Id(id) => self.by_id(*id),
         }
+    }
+
+    fn look_soon(&self) {
+        self.look_soon();
     }
 }
 

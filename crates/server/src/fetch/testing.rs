@@ -84,11 +84,15 @@ impl World {
 
 /// Topics by name and id.
 #[derive(Default)]
-pub(crate) struct Table(Mutex<HashMap<TopicKey, Arc<Topic>>>);
+pub(crate) struct Table {
+    topics: Mutex<HashMap<TopicKey, Arc<Topic>>>,
+    /// How often somebody missed a topic or a partition.
+    pub(crate) missed: AtomicUsize,
+}
 
 impl Table {
     pub(crate) fn add(&self, topic: &Arc<Topic>) {
-        let mut topics = self.0.lock();
+        let mut topics = self.topics.lock();
         topics.insert(TopicKey::Name(Arc::clone(&topic.name)), Arc::clone(topic));
         topics.insert(TopicKey::Id(topic.id), Arc::clone(topic));
     }
@@ -96,7 +100,11 @@ impl Table {
 
 impl Topics for Table {
     fn topic(&self, key: &TopicKey) -> Option<Arc<Topic>> {
-        self.0.lock().get(key).cloned()
+        self.topics.lock().get(key).cloned()
+    }
+
+    fn look_soon(&self) {
+        self.missed.fetch_add(1, Ordering::Relaxed);
     }
 }
 

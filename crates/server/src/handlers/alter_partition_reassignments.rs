@@ -18,7 +18,7 @@ use super::admin::{AdminError, Texts, partition_of};
 use super::brokers;
 use super::leaders::Leaders;
 use crate::dispatch::{Api, Context, answer};
-use crate::topics::{Topic, TopicError};
+use crate::topics::{Sought, Topic, TopicError};
 
 /// Table entry.
 pub const API: Api = Api {
@@ -34,6 +34,10 @@ async fn alter_partition_reassignments(
     request: AlterPartitionReassignmentsRequest,
 ) -> Option<AlterPartitionReassignmentsResponse> {
     let broker = &context.broker;
+    let sought = request.topics.iter().map(|topic| {
+        Sought::partitions(&topic.name, topic.partitions.iter().map(|partition| partition.partition_index))
+    });
+    broker.topics.seek(sought).await;
     let mut texts = Texts::new(&broker.config.limits);
     let leaders = Leaders::new(&brokers::known(&context));
     let responses = request.topics.into_iter().map(|ReassignableTopic { name, partitions, .. }| {

@@ -24,7 +24,7 @@ use crate::broker::Broker;
 use crate::codes;
 use crate::dispatch::{Api, Context, answer};
 use crate::fetch::reader::kafka_offset;
-use crate::topics::Topic;
+use crate::topics::{Sought, Topic};
 
 /// Table entry.
 pub const API: Api = Api {
@@ -41,7 +41,10 @@ const END: i64 = -1;
 async fn delete_records(context: Context, request: DeleteRecordsRequest) -> Option<DeleteRecordsResponse> {
     let broker = &context.broker;
     let deadline = Deadline::new(request.timeout_ms, &broker.config.limits);
-    broker.topics.seek_names(request.topics.iter().map(|topic| topic.name.as_str())).await;
+    let sought = request.topics.iter().map(|topic| {
+        Sought::partitions(&topic.name, topic.partitions.iter().map(|partition| partition.partition_index))
+    });
+    broker.topics.seek(sought).await;
     let mut topics = Vec::with_capacity(request.topics.len());
     for DeleteRecordsTopic { name, partitions, .. } in request.topics {
         let topic = deletable(broker, &name);

@@ -19,7 +19,7 @@ use uuid::Uuid;
 use super::admin::{AdminError, Deadline, Texts};
 use crate::broker::Broker;
 use crate::dispatch::{Api, Context, answer};
-use crate::topics::{Topic, TopicError};
+use crate::topics::{Sought, Topic, TopicError};
 
 /// Table entry.
 pub const API: Api = Api {
@@ -43,9 +43,11 @@ async fn delete_topics(context: Context, request: DeleteTopicsRequest) -> Option
     } else {
         request.topics
     };
-    let names = items.iter().filter_map(|item: &DeleteTopicState| item.name.as_ref());
-    context.broker.topics.seek_names(names.map(|name| name.as_str())).await;
-    context.broker.topics.seek_ids(items.iter().map(|item| item.topic_id)).await;
+    let sought = items.iter().flat_map(|item: &DeleteTopicState| {
+        let name = item.name.as_ref().map(|name| Sought::Name(name.as_str()));
+        name.into_iter().chain([Sought::Id(item.topic_id)])
+    });
+    context.broker.topics.seek(sought).await;
     let wanted: Vec<_> = items.into_iter().map(|item| Wanted::new(&context.broker, item)).collect();
     let mut times: HashMap<Key, u32> = HashMap::new();
     for item in &wanted {

@@ -26,7 +26,7 @@ use super::leaders::Leaders;
 use crate::broker::Broker;
 use crate::codes;
 use crate::dispatch::{Api, Context, answer};
-use crate::topics::Topic;
+use crate::topics::{Sought, Topic};
 
 /// Table entry.
 pub const API: Api = Api {
@@ -44,7 +44,11 @@ async fn describe_log_dirs(context: Context, request: DescribeLogDirsRequest) ->
     let broker = &context.broker;
     let wanted: Vec<Wanted> = match request.topics {
         None => broker.topics.list().into_iter().map(|topic| (topic, None)).collect(),
-        Some(named) => merged(broker, named),
+        Some(named) => {
+            let sought = named.iter().map(|asked| Sought::partitions(&asked.topic, asked.partitions.iter().copied()));
+            broker.topics.seek(sought).await;
+            merged(broker, named)
+        }
     };
     let leaders = Leaders::new(&brokers::known(&context));
     let engine = broker.store.metrics().map_or("store", |metrics| metrics.engine);

@@ -18,6 +18,7 @@ use milena_wire::kafka_protocol::messages::{ApiKey, DescribeProducersRequest, De
 use super::admin::partition_of;
 use crate::dispatch::{Api, Context, answer};
 use crate::produce::dedup::Remembered;
+use crate::topics::Sought;
 
 /// Table entry.
 pub const API: Api = Api {
@@ -30,6 +31,9 @@ pub const API: Api = Api {
 
 async fn describe_producers(context: Context, request: DescribeProducersRequest) -> Option<DescribeProducersResponse> {
     let broker = &context.broker;
+    let topics = request.topics.iter();
+    let sought = topics.map(|topic| Sought::partitions(&topic.name, topic.partition_indexes.iter().copied()));
+    broker.topics.seek(sought).await;
     // A partition that is named twice would make the answer larger than what there is to tell.
     let mut seen = std::collections::HashSet::new();
     let topics = request.topics.into_iter().map(|TopicRequest { name, partition_indexes, .. }| {

@@ -15,6 +15,7 @@ use milena_wire::kafka_protocol::protocol::StrBytes;
 
 use super::admin::partition_of;
 use crate::dispatch::{Api, Context, answer};
+use crate::topics::Sought;
 
 /// Table entry.
 pub const API: Api = Api {
@@ -33,6 +34,8 @@ async fn elect_leaders(context: Context, request: ElectLeadersRequest) -> Option
     let Some(named) = request.topic_partitions else {
         return Some(of_all(&context, known_kind));
     };
+    let sought = named.iter().map(|topic| Sought::partitions(&topic.topic, topic.partitions.iter().copied()));
+    context.broker.topics.seek(sought).await;
     let results = named.into_iter().map(|TopicPartitions { topic: name, partitions, .. }| {
         let topic = context.broker.topics.by_name(&name);
         let results = partitions.into_iter().map(|index| {

@@ -132,6 +132,9 @@ async fn fetch<T: Topics>(
         threads_can_block,
     };
     let targets = reader::resolve(topics, &plan.wants);
+    if targets.iter().any(Result::is_err) {
+        topics.look_soon();
+    }
     let pass = serve(&source, &plan.wants, &targets, patience, ending).await;
     count(metrics, &pass);
     if let Some((api, connection)) = request {

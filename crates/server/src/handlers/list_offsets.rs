@@ -29,6 +29,7 @@ use crate::fetch::by_time::{self, Timed};
 use crate::fetch::leader_epoch::{self, kafka_epoch};
 use crate::fetch::reader::{Target, Topics, kafka_offset, target};
 use crate::fetch::want::{PartitionKey, TopicKey};
+use crate::topics::Sought;
 
 /// Table entry.
 pub const API: Api = Api {
@@ -53,6 +54,11 @@ const PARTITIONS_PER_TURN: usize = 512;
 
 async fn handle(context: Context, request: ListOffsetsRequest) -> Option<ListOffsetsResponse> {
     let broker = &context.broker;
+    // Tools take "unknown" for the end, and some consumers for a reason to begin elsewhere.
+    let sought = request.topics.iter().map(|topic| {
+        Sought::partitions(&topic.name, topic.partitions.iter().map(|partition| partition.partition_index))
+    });
+    broker.topics.seek(sought).await;
     Some(list_offsets(broker.store.as_ref(), &broker.topics, context.version, &request).await)
 }
 

@@ -37,7 +37,7 @@ use crate::broker::Broker;
 use crate::codes;
 use crate::dispatch::{Api, Context, answer};
 use crate::fetch::leader_epoch::kafka_epoch;
-use crate::topics::{Topic, TopicError};
+use crate::topics::{Sought, Topic, TopicError};
 
 /// Table entry.
 pub const API: Api = Api {
@@ -117,11 +117,11 @@ impl Answers {
         let mut ids: HashSet<Uuid> = HashSet::new();
         let mut names: HashSet<TopicName> = HashSet::new();
         // Before anything is created, so that what another gateway has just created is answered as it is.
-        broker
-            .topics
-            .seek_names(named.iter().filter_map(|wanted| wanted.name.as_ref().map(|name| name.as_str())))
-            .await;
-        broker.topics.seek_ids(named.iter().map(|wanted| wanted.topic_id)).await;
+        let sought = named.iter().flat_map(|wanted| {
+            let name = wanted.name.as_ref().map(|name| Sought::Name(name.as_str()));
+            name.into_iter().chain([Sought::Id(wanted.topic_id)])
+        });
+        broker.topics.seek(sought).await;
         let mut creations = if may_create { broker.config.limits.auto_create_max } else { 0 };
         for wanted in named {
             match (wanted.topic_id, wanted.name) {

@@ -31,7 +31,7 @@ use milena_wire::kafka_protocol::messages::{ApiKey, OffsetCommitRequest, OffsetC
 use crate::codes;
 use crate::dispatch::{Api, Context, answer};
 use crate::groups::topics::incarnation;
-use crate::topics::TopicDirectory;
+use crate::topics::{Sought, TopicDirectory};
 
 /// Table entry.
 pub const API: Api = Api {
@@ -46,8 +46,11 @@ pub const API: Api = Api {
 pub const EXPECTED_OFFSET_TAG: i32 = 10_000;
 
 async fn offset_commit(context: Context, request: OffsetCommitRequest) -> Option<OffsetCommitResponse> {
-    // The member may know a topic from another gateway, and takes "unknown" for the end.
-    context.broker.topics.seek_names(request.topics.iter().map(|topic| topic.name.as_str())).await;
+    // The member may know a topic or a partition from another gateway, and takes "unknown" for the end.
+    let sought = request.topics.iter().map(|topic| {
+        Sought::partitions(&topic.name, topic.partitions.iter().map(|partition| partition.partition_index))
+    });
+    context.broker.topics.seek(sought).await;
     let topics: Option<Vec<_>> = request.topics.iter().map(|topic| asked(&context.broker.topics, topic)).collect();
     let Some(topics) = topics else {
         return Some(respond(request.topics, &mut std::iter::repeat_with(|| failed(ResponseError::InvalidRequest))));

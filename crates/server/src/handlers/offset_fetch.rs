@@ -26,6 +26,7 @@ use crate::broker::Broker;
 use crate::codes;
 use crate::dispatch::{Api, Context, answer};
 use crate::groups::topics::incarnation;
+use crate::topics::Sought;
 
 /// Table entry.
 pub const API: Api = Api {
@@ -156,6 +157,9 @@ async fn stored(
     group: &str,
     wanted: &[Wanted],
 ) -> Result<Option<Vec<Found>>, GroupError> {
+    // "No offset" of a partition that another gateway knows would send its reader back to the beginning.
+    let sought = wanted.iter().map(|topic| Sought::partitions(&topic.name, topic.partitions.iter().copied()));
+    broker.topics.seek(sought).await;
     let (mut found, mut asked) = (Vec::with_capacity(wanted.len()), Vec::new());
     for topic in wanted {
         let there = broker.topics.by_name(&topic.name);

@@ -38,7 +38,7 @@ const PARTITIONS_PER_TURN: usize = 512;
 
 async fn handle(context: Context, request: OffsetForLeaderEpochRequest) -> Option<OffsetForLeaderEpochResponse> {
     let broker = &context.broker;
-    let mut answered = 0_usize;
+    let (mut answered, mut unknown) = (0_usize, false);
     let mut topics = Vec::with_capacity(request.topics.len());
     for topic in request.topics {
         let key = TopicKey::Name(Arc::from(topic.topic.as_str()));
@@ -52,11 +52,17 @@ async fn handle(context: Context, request: OffsetForLeaderEpochRequest) -> Optio
             let place = PartitionKey { topic: key.clone(), partition: asked.partition };
             let found = match target(&place, known.clone()) {
                 Ok(target) => end_of(broker.store.as_ref(), &target, asked).await,
-                Err(error) => Err(error),
+                Err(error) => {
+                    unknown = true;
+                    Err(error)
+                }
             };
             partitions.push(response(asked.partition, found));
         }
         topics.push(OffsetForLeaderTopicResult::default().with_topic(topic.topic).with_partitions(partitions));
+    }
+    if unknown {
+        broker.topics.look_soon();
     }
     Some(OffsetForLeaderEpochResponse::default().with_topics(topics))
 }

@@ -48,6 +48,9 @@ async fn produce(request: Request) -> Outcome {
         Ok(plan) => plan,
         Err(error) => return Outcome::Close(error),
     };
+    if plan.names_unknown() {
+        broker.topics.look_soon();
+    }
     let (silent, partitions) = (plan.is_silent(), plan.partitions());
     let response = plan.run(&broker.produce).await;
     let broker = Arc::clone(broker);

@@ -39,6 +39,7 @@ pub struct Plan {
     acks: i16,
     timeout: Duration,
     partitions: usize,
+    unknown: bool,
     topics: Vec<TopicProduceResponse>,
     jobs: Vec<Job>,
     /// Room for the frames, given back when all are written.
@@ -86,8 +87,13 @@ impl Plan {
     /// when they are many.
     #[must_use]
     pub fn new(produce: &Produce, lookup: &Lookup<'_>, request: ProduceRequest, version: i16) -> Self {
-        let mut builder =
-            Builder { version, text_bytes: produce.settings().error_text_bytes, refused: 0, entries: Vec::new() };
+        let mut builder = Builder {
+            version,
+            text_bytes: produce.settings().error_text_bytes,
+            refused: 0,
+            unknown: false,
+            entries: Vec::new(),
+        };
         let refused = match request.acks {
             -1..=1 if is_transactional(request.transactional_id.as_ref()) => Some(ResponseError::UnsupportedVersion),
             -1..=1 => None,
@@ -112,6 +118,7 @@ impl Plan {
             acks: request.acks,
             timeout: timeout.clamp(TIMEOUT_MIN, TIMEOUT_MAX),
             partitions: topics.iter().map(|topic| topic.partition_responses.len()).sum(),
+            unknown: builder.unknown,
             topics,
             jobs,
             room: None,
@@ -122,6 +129,12 @@ impl Plan {
     #[must_use]
     pub fn is_silent(&self) -> bool {
         self.acks == 0
+    }
+
+    /// True when it names a topic or a partition that is not known.
+    #[must_use]
+    pub fn names_unknown(&self) -> bool {
+        self.unknown
     }
 
     /// Number of partition entries of the request.
@@ -214,6 +227,7 @@ struct Builder {
     /// Bytes of words that the answer may still hold.
     text_bytes: usize,
     refused: u64,
+    unknown: bool,
     entries: Vec<(Slot, Entry)>,
 }
 
@@ -244,6 +258,7 @@ impl Builder {
                 Err(error) => {
                     answer.error_code = error.code();
                     self.refused += 1;
+                    self.unknown |= is_unknown(error);
                 }
             }
             answers.push(answer);
@@ -286,6 +301,11 @@ fn refused_records(refusal: &Refusal) -> &[u32] {
         Refusal::KeyMissing { indexes } | Refusal::InvalidTimestamp { indexes, .. } => indexes,
         _ => &[],
     }
+}
+
+/// True for the answers of topics and partitions that another gateway may know.
+fn is_unknown(error: ResponseError) -> bool {
+    matches!(error, ResponseError::UnknownTopicOrPartition | ResponseError::UnknownTopicId)
 }
 
 /// The answer for a partition as long as nothing is written.

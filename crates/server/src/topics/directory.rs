@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Instant;
 
 use milena_store::{Store, StoreError, TopicInfo};
@@ -57,6 +57,8 @@ pub(super) struct Inner {
     pub(super) shared: bool,
     /// How many looks for unknown topics have begun.
     pub(super) looks: AtomicU64,
+    /// Whether a look will begin for somebody who does not wait for it.
+    pub(super) look_is_due: AtomicBool,
     /// When the last of them began. Held while one is under way.
     pub(super) sought: Arc<Mutex<Option<tokio::time::Instant>>>,
     /// The log of configs is looked at every few seconds, and a record that cannot be read stays so.
@@ -100,6 +102,7 @@ impl TopicDirectory {
             changes: Mutex::new(ConfigLog::open(Arc::clone(&store), config.instance_id).await?),
             shared: config.cluster.is_some() || store.capabilities().foreign_writers,
             looks: AtomicU64::new(0),
+            look_is_due: AtomicBool::new(false),
             sought: Arc::default(),
             unreadable: QuietLog::default(),
             store,

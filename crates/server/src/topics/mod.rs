@@ -30,4 +30,5 @@ mod topic;
 pub use configs::TopicConfig;
 pub use directory::{OpenError, TopicDirectory};
 pub use error::TopicError;
+pub(crate) use sought::Sought;
 pub use topic::Topic;

@@ -1,5 +1,7 @@
 use bytes::Bytes;
 
+use std::sync::atomic::Ordering;
+
 use super::*;
 
 #[tokio::test]
@@ -89,6 +91,10 @@ async fn unknown_topics_and_partitions_are_3_by_name_and_100_by_id() {
             assert_eq!(data.aborted_transactions, Some(Vec::new()), "as Kafka has it");
         }
     }
+    let missed = || world.topics.missed.load(Ordering::Relaxed);
+    assert_eq!(missed(), 2, "another gateway may know them");
+    send(&world, 12, waiting(vec![of(&topic, vec![at(0, 0)])], 0, 1)).await;
+    assert_eq!(missed(), 2);
 }
 
 #[tokio::test]

@@ -2,11 +2,26 @@
 
 use std::sync::atomic::AtomicUsize;
 
+use milena_records::Codec;
+use milena_records::client::{Record, build_batch};
 use milena_store::testing::{Layer, Layered, MemoryStore};
 use milena_store::{Capabilities, Store, StoreFuture, TopicInfo, TopicSettings};
+use milena_wire::kafka_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
+use milena_wire::kafka_protocol::messages::offset_commit_request::{
+    OffsetCommitRequestPartition, OffsetCommitRequestTopic,
+};
+use milena_wire::kafka_protocol::messages::offset_for_leader_epoch_request::{
+    OffsetForLeaderPartition, OffsetForLeaderTopic,
+};
+use milena_wire::kafka_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
+use milena_wire::kafka_protocol::messages::{
+    GroupId, ListOffsetsRequest, OffsetCommitRequest, OffsetForLeaderEpochRequest, ProduceRequest,
+};
+use milena_wire::kafka_protocol::protocol::StrBytes;
 
 use super::*;
 use crate::config::ServerConfig;
+use crate::handlers::testing::{Bench, name};
 
 /// A store that counts how often its topics are listed, and can take its time for it.
 #[derive(Clone)]
@@ -69,7 +84,7 @@ async fn a_topic_that_others_just_created_is_found_by_the_question_for_it() {
     let id = directory.by_name("a").unwrap().id;
     let again = store.open().await;
     store.create("d").await;
-    again.seek_ids([Uuid::nil(), id]).await;
+    again.seek([Sought::Id(Uuid::nil()), Sought::Id(id)]).await;
     assert!(again.by_name("d").is_none(), "all that was asked for is known");
 }
 
@@ -80,7 +95,7 @@ async fn a_topic_is_found_by_its_id() {
     store.create("t").await;
     one.seek_names(["t"]).await;
     let id = one.by_name("t").unwrap().id;
-    two.seek_ids([id]).await;
+    two.seek([Sought::Id(id)]).await;
     assert!(two.by_id(id).is_some());
 }
 
@@ -119,7 +134,9 @@ async fn a_directory_that_alone_changes_its_store_never_looks() {
     let store = Listed::new(false);
     let directory = store.open().await;
     directory.seek_names(["nothing"]).await;
-    directory.seek_ids([Uuid::from_u128(1)]).await;
+    directory.seek([Sought::Id(Uuid::from_u128(1)), Sought::Partitions("known", 9)]).await;
+    directory.look_soon();
+    tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(store.lists(), 0);
 }
 
@@ -133,4 +150,132 @@ async fn an_answer_does_not_wait_longer_than_two_seconds_for_a_store_that_is_slo
     tokio::join!(one.seek_names(["a"]), two.seek_names(["b"]));
     assert_eq!(begun.elapsed(), PATIENCE);
     assert_eq!(store.lists(), 1, "one look at a time");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_name_and_an_id_that_are_not_known_are_one_look() {
+    let store = Listed::new(true);
+    let directory = store.open().await;
+    let begun = Instant::now();
+    directory.seek([Sought::Name("nothing"), Sought::Id(Uuid::from_u128(1)), Sought::Partitions("none", 0)]).await;
+    assert_eq!((store.lists(), begun.elapsed()), (1, Duration::ZERO));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_partition_that_others_just_added_is_found_by_the_question_for_it() {
+    let store = Listed::new(true);
+    store.create("t").await;
+    let directory = store.open().await;
+    let topic = directory.by_name("t").unwrap().store.clone();
+    store.memory.grow_topic(&topic, 4).await.unwrap();
+    directory.seek([Sought::partitions("t", [0, -1]), Sought::partitions("t", [])]).await;
+    assert_eq!((store.lists(), directory.by_name("t").unwrap().partitions), (0, 1), "all that was asked for is known");
+    directory.seek([Sought::partitions("t", [3, 0])]).await;
+    assert_eq!((store.lists(), directory.by_name("t").unwrap().partitions), (1, 4));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_does_not_wait_finds_it_with_the_next_try_and_costs_the_store_no_more() {
+    let store = Listed::new(true);
+    let directory = store.open().await;
+    store.create("t").await;
+    directory.look_soon();
+    assert!(directory.by_name("t").is_none(), "nobody has waited");
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    assert!(directory.by_name("t").is_some());
+    store.lists.store(0, Ordering::Relaxed);
+    for _ in 0..1_000 {
+        directory.look_soon();
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    assert!((4..=6).contains(&store.lists()), "{} looks in a second", store.lists());
+    store.create("u").await;
+    directory.look_soon();
+    tokio::time::sleep(APART).await;
+    let before = store.lists();
+    tokio::time::sleep(APART * 10).await;
+    assert_eq!((store.lists(), directory.by_name("u").is_some()), (before, true), "and none is left over");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_hangs_gathers_no_looks() {
+    let store = Listed::new(true);
+    let directory = store.open().await;
+    *store.takes.lock() = Duration::from_secs(60);
+    for _ in 0..100 {
+        directory.look_soon();
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(store.lists(), 1, "one look at a time");
+    *store.takes.lock() = Duration::ZERO;
+    tokio::time::sleep(Duration::from_secs(120)).await;
+    assert_eq!(store.lists(), 2, "and one for all who asked meanwhile");
+}
+
+/// A gateway that knows topic `t` with one partition, where another one has grown it to four.
+async fn behind() -> (Bench, Listed) {
+    let store = Listed::new(true);
+    store.create("t").await;
+    let bench = Bench::over(ServerConfig::default(), Arc::new(Layered(store.clone()))).await;
+    let topic = bench.broker.topics.by_name("t").unwrap();
+    store.memory.grow_topic(&topic.store, 4).await.unwrap();
+    store.lists.store(0, Ordering::Relaxed);
+    (bench, store)
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_commits_to_a_partition_that_others_added_is_not_told_that_it_is_unknown() {
+    let (bench, store) = behind().await;
+    let partitions = [0, 3, 4]
+        .map(|index| OffsetCommitRequestPartition::default().with_partition_index(index).with_committed_offset(1));
+    let topic = OffsetCommitRequestTopic::default().with_name(name("t")).with_partitions(partitions.to_vec());
+    let request = OffsetCommitRequest::default()
+        .with_group_id(GroupId(StrBytes::from_static_str("g")))
+        .with_generation_id_or_member_epoch(-1)
+        .with_topics(vec![topic]);
+    let response = bench.ask(7, &request).await;
+    let codes: Vec<_> = response.topics[0].partitions.iter().map(|partition| partition.error_code).collect();
+    assert_eq!((codes, store.lists()), (vec![0, 0, 3], 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_asks_for_the_ends_of_a_partition_that_others_added_is_told_them() {
+    let (bench, store) = behind().await;
+    let asked = [3, 4].map(|index| ListOffsetsPartition::default().with_partition_index(index).with_timestamp(-1));
+    let topic = ListOffsetsTopic::default().with_name(name("t")).with_partitions(asked.to_vec());
+    let response = bench.ask(5, &ListOffsetsRequest::default().with_topics(vec![topic])).await;
+    let codes: Vec<_> = response.topics[0].partitions.iter().map(|partition| partition.error_code).collect();
+    assert_eq!((codes, store.lists()), (vec![0, 3], 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reader_that_asks_where_an_epoch_ends_is_told_at_once_and_its_next_try_is_answered() {
+    let (bench, store) = behind().await;
+    let asked =
+        OffsetForLeaderPartition::default().with_partition(3).with_current_leader_epoch(-1).with_leader_epoch(0);
+    let topic = OffsetForLeaderTopic::default().with_topic(name("t")).with_partitions(vec![asked]);
+    let request = OffsetForLeaderEpochRequest::default().with_topics(vec![topic]);
+    let code = async || bench.ask(4, &request).await.topics[0].partitions[0].error_code;
+    assert_eq!(code().await, 3);
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert_eq!((code().await, store.lists()), (0, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_producer_is_told_at_once_and_its_next_try_is_taken() {
+    for by_partition in [true, false] {
+        let (bench, store) = behind().await;
+        store.create("u").await;
+        let (topic, index) = if by_partition { ("t", 3) } else { ("u", 0) };
+        let record = Record { timestamp_ms: 1, value: Some(b"v".to_vec()), ..Record::default() };
+        let batch = build_batch(&[record], Codec::None, None);
+        let data = PartitionProduceData::default().with_index(index).with_records(Some(batch.into()));
+        let topic = TopicProduceData::default().with_name(name(topic)).with_partition_data(vec![data]);
+        let request = ProduceRequest::default().with_acks(-1).with_timeout_ms(1_000).with_topic_data(vec![topic]);
+        let begun = Instant::now();
+        let code = async || bench.ask(9, &request).await.responses[0].partition_responses[0].error_code;
+        assert_eq!((code().await, begun.elapsed()), (3, Duration::ZERO));
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        assert_eq!((code().await, store.lists()), (0, 1));
+    }
 }
