@@ -92,6 +92,9 @@ pub struct Settings {
     pub live: Bound,
     /// Of [`Lane::Backfill`].
     pub backfill: Bound,
+    /// Finished stretches of at least so many offsets are jumped over by the backfill's reader; shorter ones cost less
+    /// to read and drop than a new fetch does. 0 counts as 1.
+    pub jump_offsets: u64,
     /// See [`Checkpoint`].
     pub checkpoint: Checkpoint,
     /// The broker's bound on metadata (`offset.metadata.max.bytes`).
@@ -108,6 +111,7 @@ impl Default for Settings {
             drain_deadline: Duration::from_secs(10),
             live: Bound { records: 10_000, bytes: 64 << 20 },
             backfill: Bound { records: 1_000, bytes: 16 << 20 },
+            jump_offsets: 1_024,
             checkpoint: Checkpoint::default(),
             metadata_bytes_max: METADATA_BYTES_MAX,
         }

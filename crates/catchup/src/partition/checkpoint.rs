@@ -26,6 +26,11 @@ pub(super) struct TopicStore {
 }
 
 impl TopicStore {
+    /// What is under way is not waited for.
+    pub(super) fn forget(&mut self) {
+        self.flying = None;
+    }
+
     pub(super) fn in_flight(&self) -> bool {
         self.flying.is_some()
     }

@@ -88,6 +88,11 @@ impl Commits {
         self.last.is_some()
     }
 
+    /// What is under way is not waited for.
+    pub(super) fn forget(&mut self) {
+        self.flying = None;
+    }
+
     pub(super) fn in_flight(&self) -> bool {
         self.flying.is_some()
     }
@@ -126,7 +131,7 @@ impl Partition {
 
     /// The last commit: what is under way may be answered too late to be waited for, and this one says all of it.
     pub(super) fn commit_last(&mut self, out: &mut Vec<Output>) {
-        self.commits.flying = None;
+        self.commits.forget();
         self.commits.due = true;
         self.send(0, out);
     }
@@ -170,9 +175,6 @@ impl Partition {
     }
 
     pub(super) fn committed(&mut self, id: CommitId, result: Result<(), CommitFailure>, out: &mut Vec<Output>) {
-        if !(self.active() || self.state == State::Draining) {
-            return;
-        }
         let Some(flying) = self.commits.flying.take_if(|flying| flying.id == id) else { return };
         match result {
             Ok(()) => {

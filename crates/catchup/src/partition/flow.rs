@@ -7,10 +7,6 @@ use crate::progress::encoded_len;
 use crate::settings::Commit;
 use crate::status::State;
 
-/// Finished stretches of at least so many offsets are jumped over by the backfill reader; shorter ones cost less to
-/// read and drop than a new fetch does.
-pub(super) const JUMP_OFFSETS: u64 = 1_024;
-
 impl Partition {
     pub(super) fn fetched(&mut self, lane: Lane, offset: i64, bytes: u64, out: &mut Vec<Output>) {
         let hold = lane == Lane::Live && self.state == State::CatchingUp && self.ordered();
@@ -140,7 +136,7 @@ impl Partition {
             for offset in self.live.release_held() {
                 out.push(Output::Deliver { lane: Lane::Live, offset });
             }
-        } else if target.abs_diff(at.position) >= JUMP_OFFSETS {
+        } else if target.abs_diff(at.position) >= self.settings.jump_offsets.max(1) {
             at.position = target;
             out.push(Output::SeekReader { offset: target });
         }

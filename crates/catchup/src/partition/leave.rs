@@ -76,6 +76,8 @@ impl Partition {
         self.state = state;
         self.live = LaneState::new(self.live.position, i64::MAX, self.settings.live, true);
         self.backfill = None;
+        self.commits.forget();
+        self.topic.forget();
         out.push(Output::Released);
     }
 }
