@@ -14,7 +14,7 @@ use crate::admin::TopicAdmin;
 use crate::auth::Root;
 use crate::catalog::Catalog;
 use crate::clients::Clients;
-use crate::config::{DoorConfig, Secret};
+use crate::config::{DoorConfig, OffsetRules, Secret};
 #[cfg(feature = "faults")]
 use crate::faults::Faults;
 use crate::members::Members;
@@ -81,6 +81,9 @@ impl Service {
         memory: Arc<Memory>,
     ) -> Result<(Self, Option<Secret>), StoreError> {
         let state = State::open(Arc::clone(&store), config.instance_id).await?;
+        if config.offset_rules == OffsetRules::Server {
+            state.settle_offsets().await?;
+        }
         let (root, made_up) = Root::open(&config, &state).await?;
         let service = Self {
             root,

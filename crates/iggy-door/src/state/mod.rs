@@ -145,6 +145,38 @@ impl State {
         Ok(())
     }
 
+    /// Moves offsets that lie beyond the end of their partition back to its last message, or forgets them where there is none:
+    /// a crash took messages that were read, and those that come in their place are to be read. Needs an end for every
+    /// partition with offsets, which opens it. Not for offsets that may be anything.
+    pub(crate) async fn settle_offsets(&self) -> Result<(), StoreError> {
+        let highest = self.look(Table::highest_offsets);
+        if highest.is_empty() {
+            return Ok(());
+        }
+        for info in answered("the list of topics", self.store.topics()).await? {
+            let of = Incarnation::of(&info.topic);
+            let topic = info.topic.topic();
+            for (partition, offset) in highest.get(&of).into_iter().flatten() {
+                let at = info.topic.partition(*partition);
+                let end = match answered("the end of a partition", self.store.bounds(&at)).await {
+                    Ok(bounds) => bounds.end,
+                    Err(error) => {
+                        tracing::warn!(topic, partition, %error, "offsets are kept without a look at the end");
+                        continue;
+                    }
+                };
+                if *offset < end {
+                    continue;
+                }
+                tracing::warn!(topic, partition, offset, end, "offsets beyond the end of a partition move back");
+                for who in self.look(|table| table.offsets_from(of, *partition, end)) {
+                    self.write(Record::Offset { of, partition: *partition, who, offset: end.checked_sub(1) }).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Topics that were deleted by others leave groups and offsets behind, under an identity that never comes back.
     async fn forget_missing(&self) -> Result<(), StoreError> {
         // Known before the listing, or a topic that is created after it would be forgotten at once.

@@ -218,6 +218,26 @@ impl Table {
         self.topics.get(&of)?.offsets.get(&(partition, who.clone())).copied()
     }
 
+    /// The highest stored offset of each partition that has some.
+    pub(super) fn highest_offsets(&self) -> HashMap<Incarnation, BTreeMap<u32, u64>> {
+        let of_topic = |(of, topic): (&Incarnation, &TopicState)| {
+            let mut highest = BTreeMap::new();
+            for ((partition, _), offset) in &topic.offsets {
+                let known = highest.entry(*partition).or_insert(*offset);
+                *known = (*known).max(*offset);
+            }
+            (*of, highest)
+        };
+        self.topics.iter().filter(|(_, topic)| !topic.offsets.is_empty()).map(of_topic).collect()
+    }
+
+    /// Who has an offset of a partition from `end` on.
+    pub(super) fn offsets_from(&self, of: Incarnation, partition: u32, end: u64) -> Vec<ConsumerKey> {
+        let offsets = self.topics.get(&of).map(|topic| topic.offsets.iter());
+        let is_beyond = |((at, _), offset): &(&(u32, ConsumerKey), &u64)| *at == partition && **offset >= end;
+        offsets.into_iter().flatten().filter(is_beyond).map(|((_, who), _)| who.clone()).collect()
+    }
+
     /// Stored offsets in all.
     pub(crate) fn offsets_count(&self) -> usize {
         self.offsets

@@ -1,5 +1,5 @@
 use milena_store::TopicSettings;
-use milena_store::testing::{Fault, MemoryStore};
+use milena_store::testing::{Fault, MemoryStore, TestMessage, batch_of};
 
 use super::*;
 
@@ -58,6 +58,28 @@ async fn groups_and_offsets_of_a_topic_that_others_deleted_are_forgotten_at_star
     store.delete_topic(&deleted).await.unwrap();
     let again = open(&store.again()).await;
     assert_eq!(again.look(Table::offsets_count), 0);
+}
+
+#[tokio::test]
+async fn offsets_beyond_the_end_of_a_partition_move_back_to_its_last_message() {
+    let store = MemoryStore::new();
+    let topic = topic(&store, "t").await;
+    let of = Incarnation::of(&topic);
+    for _ in 0..3 {
+        store.append(&topic.partition(0), batch_of(&[TestMessage::new(1, b"m")])).await.unwrap();
+    }
+    let state = open(&store).await;
+    let number = ConsumerKey::Number;
+    for (partition, who, at) in [(0, 1, 1), (0, 2, 2), (0, 3, 3), (0, 4, 900), (1, 1, 0), (1, 2, 5)] {
+        state.write(Record::Offset { of, partition, who: number(who), offset: Some(at) }).await.unwrap();
+    }
+    state.settle_offsets().await.unwrap();
+    let stored = |state: &State| {
+        let each = [(0, 1), (0, 2), (0, 3), (0, 4), (1, 1), (1, 2)];
+        state.look(|table| each.map(|(partition, who)| table.offset(of, partition, &number(who))))
+    };
+    assert_eq!(stored(&state), [Some(1), Some(2), Some(2), Some(2), None, None]);
+    assert_eq!(stored(&open(&store.again()).await), stored(&state), "it is stored");
 }
 
 #[tokio::test]

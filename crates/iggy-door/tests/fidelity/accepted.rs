@@ -49,8 +49,8 @@ struct Row<'a> {
     met: bool,
 }
 
-/// In place of a line: the script cannot show it.
-const NOT_SHOWN: &str = "not shown by the script";
+/// In place of a line, with the reason behind it: the script cannot show it.
+const NOT_SHOWN: &str = "not shown by the script: ";
 
 impl<'a> Accepted<'a> {
     pub(crate) fn read(list: &'a str) -> Self {
@@ -59,7 +59,8 @@ impl<'a> Accepted<'a> {
         for line in list.lines().filter(|line| !line.is_empty() && !line.starts_with("# ")) {
             if let Some(name) = line.strip_prefix("== ") {
                 reason = name;
-            } else if line == NOT_SHOWN {
+            } else if let Some(why) = line.strip_prefix(NOT_SHOWN) {
+                assert!(!why.is_empty(), "{reason}: no reason");
                 rows.push(Row { reason, line, fields: [""; 4], met: true });
             } else {
                 let fields: Vec<_> = line.split(" | ").collect();

@@ -1,8 +1,8 @@
 //! One script of requests, at an Iggy server and at the door: what the door answers otherwise is accepted with a reason, or
 //! a fault.
 //!
-//! `data/server.txt` is what a server answered. `TEST_IGGY_RECORD=host:port` names a server, started on an empty folder with
-//! the user `iggy` and the password `iggyiggy`, and records it anew. `data/accepted.txt` lists the differences.
+//! `data/server.txt` is what a server answered. `TEST_IGGY_RECORD` names the binary of a server, which is started on an empty
+//! folder, and killed on the way, and records it anew. `data/accepted.txt` lists the differences.
 
 #![allow(
     clippy::unwrap_used,
@@ -15,25 +15,23 @@
 )]
 
 mod accepted;
+mod place;
 mod script;
 mod transcript;
 mod view;
 mod wire;
 
 use std::fmt::Write as _;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use iggy_binary_protocol::consensus::HEADER_SIZE;
 use milena_iggy_door::fuzzing::frame;
-use milena_iggy_door::{Door, DoorConfig, DoorLimits, OffsetRules, Secret};
-use milena_testkit::TestServer;
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 
 use accepted::{Accepted, Difference};
-use script::{Body, login, script};
+use place::Place;
+use script::{Body, script};
 use view::{View, view};
 
 const HEAD: &str = "# What an Iggy server of protocol generation 0.11 (0.9.0-edge.5) answered to the script of this test.\n\
@@ -52,12 +50,13 @@ fn text(name: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn record() {
-    let Ok(address) = std::env::var("TEST_IGGY_RECORD") else {
-        eprintln!("skipped: TEST_IGGY_RECORD names no Iggy server");
+    let Some(binary) = std::env::var_os("TEST_IGGY_RECORD") else {
+        eprintln!("skipped: TEST_IGGY_RECORD names no binary of an Iggy server");
         return;
     };
+    let mut place = Place::server(Path::new(&binary));
     let steps = script();
-    let answers = Box::pin(wire::play(&address, &steps, Duration::from_secs(2), true)).await;
+    let answers = Box::pin(wire::play(&mut place, &steps, Duration::from_secs(2))).await;
     let answers: Vec<_> =
         steps.iter().zip(answers).map(|(step, answer)| view::without_machine(step.what, answer)).collect();
     std::fs::write(path(TRANSCRIPT), format!("{HEAD}{}", transcript::write(&steps, &answers))).unwrap();
@@ -65,24 +64,10 @@ async fn record() {
 
 /// What the door answers to the script.
 async fn door_answers() -> Vec<View> {
-    let server = TestServer::builder().in_folder().start().await;
-    let broker = server.server().broker();
-    let config = DoorConfig {
-        listen: SocketAddr::from(([127, 0, 0, 1], 0)),
-        advertised: None,
-        username: login::USER.to_owned(),
-        password: Some(Secret::new(login::PASSWORD)),
-        offset_rules: OffsetRules::Server,
-        instance_id: 0,
-        limits: DoorLimits::default(),
-    };
-    let (store, memory) = (Arc::clone(&broker.store), Arc::clone(&broker.memory));
-    let door = Box::pin(Door::open(config, store, Arc::new(broker.topics.clone()), memory)).await.unwrap();
+    let mut place = Place::door().await;
     let steps = script();
-    let address = door.address().to_string();
-    let answers = Box::pin(wire::play(&address, &steps, Duration::from_secs(20), false)).await;
-    door.shutdown().await;
-    server.shutdown().await;
+    let answers = Box::pin(wire::play(&mut place, &steps, Duration::from_secs(20))).await;
+    place.end().await;
     steps.iter().zip(&answers).map(|(step, answer)| view(step.what, answer)).collect()
 }
 

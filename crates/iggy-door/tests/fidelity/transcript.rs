@@ -7,7 +7,8 @@
 //! ```
 //!
 //! A request names its connection and its operation or command, then its body in hexadecimal digits, in which `(ff*20)` is a
-//! byte that comes so many times. An answer is a status and a body, `evicted` with a reason, `closed`, or `silence`.
+//! byte that comes so many times. Where several requests go at once, the body of the answer is their numbers in the order in which
+//! they were answered. An answer is a status and a body, `evicted` with a reason, `closed`, or `silence`.
 
 use std::fmt::Write as _;
 
@@ -18,15 +19,24 @@ use crate::wire::Answer;
 const RUN: usize = 8;
 
 pub(crate) fn request(step: &Step) -> String {
-    let what = match step.what {
-        What::Operation(operation) => format!("{operation:?}"),
-        What::Command(code) => code.to_string(),
-    };
     let body = match &step.body {
         Body::Bytes(bytes) => hex(bytes),
         Body::TokenOf(name) => format!("token of {name}"),
+        Body::Requests(requests) => {
+            let each = requests.iter().map(|(what, bytes)| format!("{} {}", name(*what), hex(bytes)));
+            each.collect::<Vec<_>>().join(" + ")
+        }
     };
-    format!("> {} {what} {body}", step.on)
+    format!("> {} {} {body}", step.on, name(step.what))
+}
+
+fn name(what: What) -> String {
+    match what {
+        What::Operation(operation) => format!("{operation:?}"),
+        What::Command(code) => code.to_string(),
+        What::AtOnce => "at once".to_owned(),
+        What::Host(host) => format!("{host:?}"),
+    }
 }
 
 pub(crate) fn write(steps: &[Step], answers: &[Answer]) -> String {

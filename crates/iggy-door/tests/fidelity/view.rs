@@ -60,6 +60,8 @@ pub(crate) fn view(what: What, answer: &Answer) -> View {
             match what {
                 What::Command(code) => answered(&mut view, code, body),
                 What::Operation(operation) => done(&mut view, operation, body),
+                What::AtOnce => put("order", format!("{body:?}")),
+                What::Host(_) => {}
             }
         }
     }
@@ -104,7 +106,7 @@ fn answered(view: &mut View, code: u32, body: &[u8]) {
         code::GET_TOPIC_CODE => fields::<GetTopicResponse>(view, body),
         code::GET_TOPICS_CODE => fields::<GetTopicsResponse>(view, body),
         code::GET_CONSUMER_GROUP_CODE => fields::<ConsumerGroupDetailsResponse>(view, body),
-        code::GET_CONSUMER_GROUPS_CODE => fields::<GetConsumerGroupsResponse>(view, body),
+        code::GET_CONSUMER_GROUPS_CODE => groups(view, body),
         code::SYNC_CONSUMER_GROUP_CODE => fields::<SyncConsumerGroupResponse>(view, body),
         _ => drop(view.insert("body".to_owned(), format!("{} bytes", body.len()))),
     }
@@ -173,6 +175,18 @@ fn options(view: &mut View, body: &[u8]) {
 fn tokens(view: &mut View, body: &[u8]) {
     for token in GetPersonalAccessTokensResponse::decode(body).unwrap().0.tokens {
         view.insert(token.name.to_string(), settled("expiry_at", &token.expiry_at.to_string()));
+    }
+}
+
+/// Groups by their names, for the same reason.
+fn groups(view: &mut View, body: &[u8]) {
+    if body.is_empty() {
+        view.insert("body".to_owned(), "0 bytes".to_owned());
+        return;
+    }
+    for group in GetConsumerGroupsResponse::decode(body).unwrap().0.groups {
+        let shown = format!("id {} partitions {} members {}", group.id, group.partitions_count, group.members_count);
+        view.insert(group.name.to_string(), shown);
     }
 }
 

@@ -1,6 +1,7 @@
 //! Requests of our own bytes, and what comes back.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use iggy_binary_protocol::consensus::{
@@ -11,7 +12,8 @@ use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::script::{Body, Step, What, login};
+use crate::place::Place;
+use crate::script::{Body, Host, Step, What, login};
 
 /// What came back for a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,17 +34,30 @@ const TRANSIENT: [u32; 2] = [57, 58];
 /// Times that a request is sent before such a code is taken for the answer.
 const TRIES: u32 = 30;
 
-/// Plays the script at a server, and returns the answers in its order.
-pub(crate) async fn play(address: &str, steps: &[Step], silence: Duration, settle: bool) -> Vec<Answer> {
-    let mut connections = BTreeMap::new();
+/// Plays the script, and returns the answers in its order. `silence` is how long one is waited for.
+pub(crate) async fn play(place: &mut Place, steps: &[Step], silence: Duration) -> Vec<Answer> {
+    let mut connections: BTreeMap<char, Connection> = BTreeMap::new();
     let mut answers: Vec<Answer> = Vec::new();
     for step in steps {
-        if settle {
-            sleep(Duration::from_millis(step.settle_ms)).await;
-        }
-        let body = match &step.body {
-            Body::Bytes(bytes) => bytes.clone(),
-            Body::TokenOf(name) => {
+        let settle_ms = if place.settles() { step.settle_ms } else { 0 };
+        sleep(Duration::from_millis(settle_ms.max(step.wait_ms))).await;
+        let body = match (&step.body, step.what) {
+            (_, What::Host(what)) => {
+                place.act(what).await;
+                answers.push(Answer::Reply(0, Vec::new()));
+                // Connections do not outlive the process.
+                if matches!(what, Host::Kill) {
+                    connections.clear();
+                }
+                continue;
+            }
+            (Body::Requests(requests), _) => {
+                let connection = connections.get_mut(&step.on).expect("a connection that is logged in");
+                answers.push(connection.ask_at_once(requests).await);
+                continue;
+            }
+            (Body::Bytes(bytes), _) => bytes.clone(),
+            (Body::TokenOf(name), _) => {
                 let at = steps.iter().position(|step| step.name == *name).unwrap();
                 let Answer::Reply(0, made) = &answers[at] else { panic!("{name}: {:?}", answers[at]) };
                 login::by_token(&made[5..])
@@ -50,7 +65,7 @@ pub(crate) async fn play(address: &str, steps: &[Step], silence: Duration, settl
         };
         let mut connection = match connections.remove(&step.on) {
             Some(connection) => connection,
-            None => Connection::open(address, step, silence).await,
+            None => Connection::open(place.address(), step, silence).await,
         };
         let answer = connection.ask(step, &body).await;
         if answer != Answer::Closed {
@@ -71,7 +86,7 @@ struct Connection {
 
 impl Connection {
     /// Connects, and logs in unless the name of the connection is in upper case.
-    async fn open(address: &str, step: &Step, silence: Duration) -> Self {
+    async fn open(address: SocketAddr, step: &Step, silence: Duration) -> Self {
         let stream = TcpStream::connect(address).await.unwrap();
         let client = 0x1000 + u128::from(u32::from(step.on));
         let mut connection = Self { stream, client, session: 0, request: 0, silence };
@@ -112,7 +127,7 @@ impl Connection {
     }
 
     async fn exchange(&mut self, step: &Step, body: &[u8]) -> Answer {
-        let header = self.header(step, body);
+        let header = self.header(step.what, body);
         let sent = self.stream.write_all(&[bytemuck::bytes_of(&header), body].concat()).await;
         if sent.is_err() {
             return Answer::Closed;
@@ -124,7 +139,35 @@ impl Connection {
         }
     }
 
-    fn header(&self, step: &Step, body: &[u8]) -> RequestHeader {
+    /// Sends all of them, then takes the answers: which ones they are to, in their order, when all went well.
+    async fn ask_at_once(&mut self, requests: &[(What, Vec<u8>)]) -> Answer {
+        let first = self.request + 1;
+        let mut bytes = Vec::new();
+        for (what, body) in requests {
+            self.request += 1;
+            bytes.extend_from_slice(bytemuck::bytes_of(&self.header(*what, body)));
+            bytes.extend_from_slice(body);
+        }
+        match timeout(self.silence, self.order(&bytes, first, requests.len())).await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(_)) => Answer::Closed,
+            Err(_) => Answer::Silence,
+        }
+    }
+
+    async fn order(&mut self, requests: &[u8], first: u64, count: usize) -> std::io::Result<Answer> {
+        self.stream.write_all(requests).await?;
+        let mut order = Vec::new();
+        while order.len() < count {
+            match self.next().await? {
+                (request, Answer::Reply(0, _)) => order.push(u8::try_from(request.wrapping_sub(first)).unwrap()),
+                (_, other) => return Ok(other),
+            }
+        }
+        Ok(Answer::Reply(0, order))
+    }
+
+    fn header(&self, what: What, body: &[u8]) -> RequestHeader {
         let mut header = RequestHeader {
             command: Command::Request,
             size: u32::try_from(HEADER_SIZE + body.len()).unwrap(),
@@ -133,7 +176,7 @@ impl Connection {
             request: self.request,
             ..RequestHeader::default()
         };
-        match step.what {
+        match what {
             What::Operation(operation) => {
                 header.operation = operation;
                 if operation == Operation::Register {
@@ -147,6 +190,7 @@ impl Connection {
                 header.operation = Operation::NonReplicated;
                 header.reserved[..4].copy_from_slice(&code.to_le_bytes());
             }
+            What::AtOnce | What::Host(_) => unreachable!("no request of its own"),
         }
         header
     }
@@ -154,20 +198,26 @@ impl Connection {
     /// The answer to a request; those to requests before it, which were given up, are passed over.
     async fn receive(&mut self, request: u64) -> std::io::Result<Answer> {
         loop {
-            let mut header = [0; HEADER_SIZE];
-            self.stream.read_exact(&mut header).await?;
-            if header[60] == Command::Eviction as u8 {
-                let header: EvictionHeader = bytemuck::checked::pod_read_unaligned(&header);
-                return Ok(Answer::Evicted(header.reason as u8));
-            }
-            let header: ReplyHeader = bytemuck::checked::pod_read_unaligned(&header);
-            assert_eq!(header.command, Command::Reply);
-            let mut body = vec![0; header.size as usize - HEADER_SIZE];
-            self.stream.read_exact(&mut body).await?;
-            if header.request == request {
-                return Ok(Answer::Reply(header.status, body));
+            match self.next().await? {
+                (number, Answer::Reply(..)) if number != request => {}
+                (_, answer) => return Ok(answer),
             }
         }
+    }
+
+    /// The next answer, and the number of its request.
+    async fn next(&mut self) -> std::io::Result<(u64, Answer)> {
+        let mut header = [0; HEADER_SIZE];
+        self.stream.read_exact(&mut header).await?;
+        if header[60] == Command::Eviction as u8 {
+            let header: EvictionHeader = bytemuck::checked::pod_read_unaligned(&header);
+            return Ok((0, Answer::Evicted(header.reason as u8)));
+        }
+        let header: ReplyHeader = bytemuck::checked::pod_read_unaligned(&header);
+        assert_eq!(header.command, Command::Reply);
+        let mut body = vec![0; header.size as usize - HEADER_SIZE];
+        self.stream.read_exact(&mut body).await?;
+        Ok((header.request, Answer::Reply(header.status, body)))
     }
 }
 

@@ -5,8 +5,10 @@ use iggy_binary_protocol::consensus::Operation;
 use iggy_binary_protocol::requests::partitions::{CreatePartitionsRequest, DeletePartitionsRequest};
 use iggy_binary_protocol::requests::streams::{CreateStreamRequest, UpdateStreamRequest};
 use iggy_binary_protocol::requests::topics::{CreateTopicRequest, UpdateTopicRequest};
-use iggy_binary_protocol::{WireIdentifier, WireOptions};
+use iggy_binary_protocol::{WireConsumer, WireIdentifier, WireOptions, WirePollingStrategy};
 
+use super::data::{plain_to, poll};
+use super::groups::{get, store};
 use super::{Script, bytes, ids, named, raw_options, text_options, wire_name};
 
 const STRING: u8 = 2;
@@ -153,15 +155,18 @@ pub(super) fn options(script: &mut Script) {
     script.does("delete the stream for options", Operation::DeleteStream, ids(&["o"]));
 }
 
+fn more(topic: &str, partitions_count: u32) -> (Operation, Vec<u8>) {
+    let request = CreatePartitionsRequest { stream_id: named("s"), topic_id: named(topic), partitions_count };
+    (Operation::CreatePartitions, bytes(&request))
+}
+
+fn fewer(topic: &str, partitions_count: u32) -> (Operation, Vec<u8>) {
+    let request = DeletePartitionsRequest { stream_id: named("s"), topic_id: named(topic), partitions_count };
+    (Operation::DeletePartitions, bytes(&request))
+}
+
 pub(super) fn partitions(script: &mut Script) {
-    let create = |topic: &str, partitions_count| {
-        let request = CreatePartitionsRequest { stream_id: named("s"), topic_id: named(topic), partitions_count };
-        (Operation::CreatePartitions, bytes(&request))
-    };
-    let delete = |topic: &str, partitions_count| {
-        let request = DeletePartitionsRequest { stream_id: named("s"), topic_id: named(topic), partitions_count };
-        (Operation::DeletePartitions, bytes(&request))
-    };
+    let (create, delete) = (more, fewer);
     script.does("create a topic for partitions", Operation::CreateTopic, topic("s", "p", 1, WireOptions::empty()));
     let steps = [
         ("create partitions", create("p", 2)),
@@ -182,4 +187,40 @@ pub(super) fn partitions(script: &mut Script) {
     let (operation, body) = delete("p", 100);
     script.does("delete more partitions than there are", operation, body);
     script.does("delete the topic for partitions", Operation::DeleteTopic, ids(&["s", "p"]));
+}
+
+/// A partition with messages and a stored offset that is deleted, and one of its number after it.
+pub(super) fn partitions_again(script: &mut Script) {
+    let reader = WireConsumer::consumer(named("reader"));
+    script.does("create a topic to shrink", Operation::CreateTopic, topic("s", "again", 2, WireOptions::empty()));
+    for number in 0..2 {
+        script.does(
+            &format!("send to the last partition {number}"),
+            Operation::SendMessages,
+            plain_to("again", 1, b"a"),
+        );
+    }
+    script.does(
+        "store an offset of the last partition",
+        Operation::StoreConsumerOffset,
+        store(&reader, "again", Some(1), 1),
+    );
+    let (operation, body) = fewer("again", 1);
+    script.does("delete the last partition", operation, body);
+    script.settle(1_000);
+    script.does("send to a deleted partition", Operation::SendMessages, plain_to("again", 1, b"b"));
+    let from_first = || poll("again", Some(1), WirePollingStrategy::first(), 5, false);
+    script.asks("poll a deleted partition", code::POLL_MESSAGES_CODE, from_first());
+    let (operation, body) = more("again", 1);
+    script.does("add a partition again", operation, body);
+    script.settle(1_000);
+    script.asks("poll a partition that was added again", code::POLL_MESSAGES_CODE, from_first());
+    script.asks(
+        "get the offset of a partition that was added again",
+        code::GET_CONSUMER_OFFSET_CODE,
+        get(&reader, "again", Some(1)),
+    );
+    script.does("send to a partition that was added again", Operation::SendMessages, plain_to("again", 1, b"c"));
+    script.asks("poll what was sent to it", code::POLL_MESSAGES_CODE, from_first());
+    script.does("delete the topic that shrank", Operation::DeleteTopic, ids(&["s", "again"]));
 }

@@ -14,7 +14,8 @@ use iggy_binary_protocol::{
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::admin::topic;
-use super::{Script, bytes, ids, named, text_options};
+use super::groups::{delete, get, store};
+use super::{Script, What, bytes, ids, named, text_options};
 
 /// A time in 2023, in microseconds: the origin of messages that have one.
 const THEN: u64 = 1_700_000_000_000_000;
@@ -40,6 +41,11 @@ pub(super) fn to_first(topic: &str, messages: &[RawMessage<'_>]) -> Vec<u8> {
 /// One message with this payload.
 pub(super) fn plain(topic: &str, payload: &[u8]) -> Vec<u8> {
     to_first(topic, &[message(0, 0, payload)])
+}
+
+/// The same to a partition.
+pub(super) fn plain_to(topic: &str, partition: u32, payload: &[u8]) -> Vec<u8> {
+    batch("s", topic, &To::PartitionId(partition), &[message(0, 0, payload)])
 }
 
 pub(super) fn sends(script: &mut Script) {
@@ -266,4 +272,66 @@ pub(super) fn purges(script: &mut Script) {
     script.asks("poll after a purge and a send", code::POLL_MESSAGES_CODE, next());
     script.does("purge a topic that is none", Operation::PurgeTopic, ids(&["s", "none"]));
     script.does("delete the purged topic", Operation::DeleteTopic, ids(&["s", "u"]));
+}
+
+/// More messages than one answer of the door may hold.
+pub(super) fn large_polls(script: &mut Script) {
+    script.does("create a topic for large polls", Operation::CreateTopic, topic("s", "l", 1, WireOptions::empty()));
+    for number in 0..4u8 {
+        let payload = vec![b'0' + number; 900 << 10];
+        script.does(&format!("send a larger message {number}"), Operation::SendMessages, plain("l", &payload));
+    }
+    let steps = [
+        ("one large message", poll("l", Some(0), From::first(), 1, false)),
+        ("many large messages", poll("l", Some(0), From::first(), 4, false)),
+        ("many large messages with auto commit", poll("l", Some(0), From::next(), 4, true)),
+        ("what is next after many large messages", poll("l", Some(0), From::next(), 4, false)),
+    ];
+    for (name, body) in steps {
+        script.asks(&format!("poll {name}"), code::POLL_MESSAGES_CODE, body);
+    }
+    script.does("delete the topic for large polls", Operation::DeleteTopic, ids(&["s", "l"]));
+}
+
+/// Requests that do not wait for the answers to those before.
+pub(super) fn at_once(script: &mut Script) {
+    let options = text_options(&[("messages_required_to_save", "1"), ("enforce_fsync", "true")]);
+    script.does("create a topic for requests at once", Operation::CreateTopic, topic("s", "once", 1, options));
+    let send = |payload: &[u8]| (What::Operation(Operation::SendMessages), plain("once", payload));
+    let ping = || (What::Command(code::PING_CODE), Vec::new());
+    script.at_once("three sends at once", vec![send(b"0"), send(b"1"), send(b"2")]);
+    script.at_once("a send and a ping at once", vec![send(&[b'3'; 512 << 10]), ping()]);
+    script.asks("poll what was sent at once", code::POLL_MESSAGES_CODE, poll("once", Some(0), From::first(), 9, false));
+    script.does("delete the topic for requests at once", Operation::DeleteTopic, ids(&["s", "once"]));
+}
+
+/// Messages that expire, with and without a stored offset before them.
+pub(super) fn retention(script: &mut Script) {
+    let reader = WireConsumer::consumer(named("slow"));
+    let from_first = || poll("e", Some(0), From::first(), 1, false);
+    let options =
+        text_options(&[("segment_size", "1 MiB"), ("messages_required_to_save", "1"), ("message_expiry", "100ms")]);
+    script.does("create a topic whose messages expire", Operation::CreateTopic, topic("s", "e", 1, options));
+    script.does("send a message that is read", Operation::SendMessages, plain("e", b"read"));
+    script.does(
+        "store an offset of messages that expire",
+        Operation::StoreConsumerOffset,
+        store(&reader, "e", Some(0), 0),
+    );
+    for number in 0..4u8 {
+        let payload = vec![b'0' + number; 700 << 10];
+        script.does(&format!("send a message that expires {number}"), Operation::SendMessages, plain("e", &payload));
+    }
+    script.settle(3_000);
+    script.wait(2_000);
+    script.asks("poll what expired behind a stored offset", code::POLL_MESSAGES_CODE, from_first());
+    script.asks("get an offset of messages that expired", code::GET_CONSUMER_OFFSET_CODE, get(&reader, "e", Some(0)));
+    script.does(
+        "delete the offset of messages that expired",
+        Operation::DeleteConsumerOffset,
+        delete(&reader, "e", Some(0)),
+    );
+    script.settle(3_000);
+    script.asks("poll what expired without a stored offset", code::POLL_MESSAGES_CODE, from_first());
+    script.does("delete the topic whose messages expire", Operation::DeleteTopic, ids(&["s", "e"]));
 }

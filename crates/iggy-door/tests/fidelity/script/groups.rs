@@ -9,20 +9,20 @@ use iggy_binary_protocol::requests::consumer_offsets::{
 use iggy_binary_protocol::{AckLevel, WireConsumer, WireIdentifier, WireOptions, WirePollingStrategy as From};
 
 use super::admin::topic;
-use super::data::{plain, poll_as};
+use super::data::{plain, plain_to, poll_as};
 use super::{Script, bytes, ids, named, wire_name};
 
-fn store(consumer: &WireConsumer, topic: &str, partition_id: Option<u32>, offset: u64) -> Vec<u8> {
+pub(super) fn store(consumer: &WireConsumer, topic: &str, partition_id: Option<u32>, offset: u64) -> Vec<u8> {
     let (consumer, stream_id, topic_id) = (consumer.clone(), named("s"), named(topic));
     bytes(&StoreConsumerOffsetRequest { consumer, stream_id, topic_id, partition_id, offset, ack: AckLevel::Quorum })
 }
 
-fn get(consumer: &WireConsumer, topic: &str, partition_id: Option<u32>) -> Vec<u8> {
+pub(super) fn get(consumer: &WireConsumer, topic: &str, partition_id: Option<u32>) -> Vec<u8> {
     let (consumer, stream_id, topic_id) = (consumer.clone(), named("s"), named(topic));
     bytes(&GetConsumerOffsetRequest { consumer, stream_id, topic_id, partition_id })
 }
 
-fn delete(consumer: &WireConsumer, topic: &str, partition_id: Option<u32>) -> Vec<u8> {
+pub(super) fn delete(consumer: &WireConsumer, topic: &str, partition_id: Option<u32>) -> Vec<u8> {
     let (consumer, stream_id, topic_id) = (consumer.clone(), named("s"), named(topic));
     bytes(&DeleteConsumerOffsetRequest { consumer, stream_id, topic_id, partition_id, ack: AckLevel::Quorum })
 }
@@ -148,4 +148,39 @@ pub(super) fn members(script: &mut Script) {
     script.does("delete the group of workers", Operation::DeleteConsumerGroup, this());
     script.asks("get the offset of a deleted group", code::GET_CONSUMER_OFFSET_CODE, get(&who, "w", Some(0)));
     script.does("delete the topic for a group", Operation::DeleteTopic, ids(&["s", "w"]));
+}
+
+/// A second member, while the first one holds messages of every partition that it has not committed.
+pub(super) fn handover(script: &mut Script) {
+    script.does("create a topic to hand over", Operation::CreateTopic, topic("s", "h", 2, WireOptions::empty()));
+    for partition in 0..2 {
+        let body = plain_to("h", partition, b"work");
+        script.does(&format!("send work to partition {partition}"), Operation::SendMessages, body);
+    }
+    script.does("create a group to hand over", Operation::CreateConsumerGroup, group("h", "h"));
+    let this = || ids(&["s", "h", "h"]);
+    let who = WireConsumer::consumer_group(named("h"));
+    let poll = |partition| poll_as(who.clone(), "h", Some(partition), From::next(), 5, false);
+    script.does("join a group with work", Operation::JoinConsumerGroup, this());
+    for partition in 0..2 {
+        script.asks(&format!("poll work of partition {partition}"), code::POLL_MESSAGES_CODE, poll(partition));
+    }
+    script.on('c');
+    script.does("join while work is uncommitted", Operation::JoinConsumerGroup, this());
+    script.asks("sync of who joined", code::SYNC_CONSUMER_GROUP_CODE, this());
+    script.asks("poll of who joined", code::POLL_MESSAGES_CODE, poll(1));
+    script.on('a');
+    script.asks("a group before the work is committed", code::GET_CONSUMER_GROUP_CODE, this());
+    script.asks("sync of who has work", code::SYNC_CONSUMER_GROUP_CODE, this());
+    script.asks("poll of who has work", code::POLL_MESSAGES_CODE, poll(1));
+    script.does("commit of who has work", Operation::StoreConsumerOffset, store(&who, "h", Some(1), 0));
+    script.settle(2_000);
+    script.asks("a group after the work was committed", code::GET_CONSUMER_GROUP_CODE, this());
+    script.on('c');
+    script.asks("sync of who joined, after the commit", code::SYNC_CONSUMER_GROUP_CODE, this());
+    script.asks("poll of who joined, after the commit", code::POLL_MESSAGES_CODE, poll(1));
+    script.does("leave with a partition", Operation::LeaveConsumerGroup, this());
+    script.on('a');
+    script.does("leave with work", Operation::LeaveConsumerGroup, this());
+    script.does("delete the topic to hand over", Operation::DeleteTopic, ids(&["s", "h"]));
 }

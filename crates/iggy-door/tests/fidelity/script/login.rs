@@ -39,7 +39,7 @@ pub(crate) fn by_token(token: &[u8]) -> Vec<u8> {
 /// The login of a connection that logs in by itself.
 pub(crate) fn step(on: char) -> Step {
     let (what, body) = (What::Operation(Operation::Register), Body::Bytes(Vec::new()));
-    Step { name: "login".to_owned(), on, what, body, is_again: false, settle_ms: 0 }
+    Step { name: "login".to_owned(), on, what, body, is_again: false, settle_ms: 0, wait_ms: 0 }
 }
 
 pub(super) fn strangers(script: &mut Script) {

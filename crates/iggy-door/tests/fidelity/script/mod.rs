@@ -1,6 +1,7 @@
 //! What a client asks, valid and not, in one order: the same at a server and at the door.
 
 mod admin;
+mod crash;
 mod data;
 mod groups;
 pub(crate) mod login;
@@ -14,6 +15,22 @@ use iggy_binary_protocol::{WireEncode, WireIdentifier, WireName, WireOptions};
 pub(crate) enum What {
     Operation(Operation),
     Command(u32),
+    /// Several requests that are sent before the first answer comes.
+    AtOnce,
+    /// No request: something happens to the other side.
+    Host(Host),
+}
+
+/// What happens to the process of the other side, or to its disk.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Host {
+    /// The next [`Host::Kill`] leaves no more of the first partition of this topic than the disk has now. At the door, that
+    /// is: a server forgets by itself what it did not write.
+    Remember(&'static str),
+    /// The process is killed (`kill -9`) and started again on its data.
+    Kill,
+    /// One bit of this text is changed, wherever a file has it.
+    Damage(&'static str),
 }
 
 #[derive(Debug, Clone)]
@@ -21,6 +38,7 @@ pub(crate) enum Body {
     Bytes(Vec<u8>),
     /// A login with the token that the step of this name made.
     TokenOf(&'static str),
+    Requests(Vec<(What, Vec<u8>)>),
 }
 
 /// One request.
@@ -35,18 +53,21 @@ pub(crate) struct Step {
     pub(crate) is_again: bool,
     /// Time that a server is given before it: for what it does on its own.
     pub(crate) settle_ms: u64,
+    /// Time that both sides are given before it.
+    pub(crate) wait_ms: u64,
 }
 
 pub(crate) struct Script {
     steps: Vec<Step>,
     on: char,
     settle_ms: u64,
+    wait_ms: u64,
 }
 
 /// The whole script.
 pub(crate) fn script() -> Vec<Step> {
-    let mut script = Script { steps: Vec::new(), on: 'a', settle_ms: 0 };
-    let sections: [fn(&mut Script); 19] = [
+    let mut script = Script { steps: Vec::new(), on: 'a', settle_ms: 0, wait_ms: 0 };
+    let sections: [fn(&mut Script); 25] = [
         login::strangers,
         login::system,
         login::tokens,
@@ -54,17 +75,23 @@ pub(crate) fn script() -> Vec<Step> {
         admin::topics,
         admin::options,
         admin::partitions,
+        admin::partitions_again,
         data::sends,
         data::refused_sends,
         data::polls,
+        data::large_polls,
+        data::at_once,
         data::segments,
         data::purges,
+        data::retention,
         groups::offsets,
         groups::groups,
         groups::members,
+        groups::handover,
         malformed::unsupported,
         malformed::commands,
         login::end,
+        crash::crash,
         // Last: the server does nothing on metadata any more after some of these.
         malformed::operations,
     ];
@@ -85,6 +112,11 @@ impl Script {
         self.settle_ms = ms;
     }
 
+    /// Time before the next step, at the door too.
+    fn wait(&mut self, ms: u64) {
+        self.wait_ms = ms;
+    }
+
     fn does(&mut self, name: &str, operation: Operation, body: Vec<u8>) {
         self.step(name, What::Operation(operation), Body::Bytes(body));
     }
@@ -93,10 +125,19 @@ impl Script {
         self.step(name, What::Command(code), Body::Bytes(body));
     }
 
+    fn happens(&mut self, name: &str, what: Host) {
+        self.step(name, What::Host(what), Body::Bytes(Vec::new()));
+    }
+
+    fn at_once(&mut self, name: &str, requests: Vec<(What, Vec<u8>)>) {
+        self.step(name, What::AtOnce, Body::Requests(requests));
+    }
+
     fn step(&mut self, name: &str, what: What, body: Body) {
         assert!(self.steps.iter().all(|step| step.name != name), "two steps are named {name}");
         let settle_ms = std::mem::take(&mut self.settle_ms);
-        self.steps.push(Step { name: name.to_owned(), on: self.on, what, body, is_again: false, settle_ms });
+        let wait_ms = std::mem::take(&mut self.wait_ms);
+        self.steps.push(Step { name: name.to_owned(), on: self.on, what, body, is_again: false, settle_ms, wait_ms });
     }
 
     /// The last step once more, under its own number.
