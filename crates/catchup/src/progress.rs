@@ -52,7 +52,7 @@ pub struct Progress {
     pub log: LogId,
     /// The committed offset in Kafka's meaning: the next one to read.
     pub floor: i64,
-    /// Finished ranges above the floor.
+    /// Finished ranges at or above the floor; what lies below is not written.
     pub ahead: RangeSet,
 }
 
@@ -114,6 +114,11 @@ impl Progress {
     /// fit even alone. A floor below zero is written as zero.
     #[must_use]
     pub fn encode(&self, user: &str, bytes_max: usize) -> Encoded {
+        if self.ahead.first().is_some_and(|first| first.start < self.floor) {
+            let mut above = self.clone();
+            above.ahead.remove(i64::MIN..self.floor);
+            return above.encode(user, bytes_max);
+        }
         let nothing = |dropped| Encoded { metadata: String::new(), ahead: RangeSet::new(), dropped };
         let all = self.ahead.len();
         if self.encoded_len(user) <= bytes_max {
@@ -221,7 +226,7 @@ fn parse(plain: &[u8]) -> Option<Progress> {
     // The count is not used to reserve memory: each range takes bytes that are really there, or the reading ends.
     let mut end = progress.floor;
     for _ in 0..number()? {
-        let start = end.checked_add(number().filter(|&gap| gap > 0)?)?;
+        let start = end.checked_add(number()?)?;
         end = start.checked_add(number().filter(|&length| length > 0)?)?;
         progress.ahead.insert(start..end);
     }
