@@ -149,3 +149,29 @@ async fn librdkafka_lists_all_topics_with_three_bytes_too_many() {
     refused(3, 12, &[0, 0, 0, 1, 1, 0, 0]).await;
     refused(3, 8, &[0, 0, 0, 0, 1, 0, 0, 0]).await;
 }
+
+#[tokio::test]
+async fn kafka_go_asks_for_acls_with_one_byte_too_many() {
+    let server = TestServer::start().await;
+    let mut client = Client::connect(server.server()).await;
+    for version in 2..=3 {
+        for permission in [0, 3] {
+            // A topic by its name, no principal, any host, any operation; no tagged fields, once or twice.
+            let filter = [2, 2, b't', 3, 0, 2, b'*', 1, permission];
+            for tags in [&[0][..], &[0, 0]] {
+                // Behind the tagged fields of the header.
+                let body = [&[0][..], &filter, tags].concat();
+                client.send(&raw_request(29, version, 7, &body)).await;
+                let frame = client.receive().await.unwrap();
+                let (_, answer): (_, DescribeAclsResponse) =
+                    decode_response(ApiKey::DescribeAcls, version, frame).unwrap();
+                assert_eq!(answer.error_code, 54, "version {version}, permission {permission}, {tags:?}");
+            }
+        }
+    }
+    // What looks like it and is not costs the connection.
+    refused(29, 2, &[0, 2, 2, b't', 3, 0, 2, b'*', 1, 3, 0, 0, 0]).await;
+    refused(29, 2, &[0, 2, 2, b't', 3, 0, 2, b'*', 1, 3, 0, 1]).await;
+    refused(29, 1, &[2, 0, 1, b't', 3, 255, 255, 0, 1, b'*', 1, 3, 0]).await;
+    refused(29, 1, &[2, 0, 1, b't', 3, 255, 255, 0, 1, b'*', 1, 0, 0]).await;
+}
