@@ -273,6 +273,7 @@ impl ChildServer {
     pub fn kill(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
+        self.all_is_read();
     }
 
     /// Asks it to stop (SIGTERM) and waits until it has.
@@ -292,10 +293,19 @@ impl ChildServer {
         let start = Instant::now();
         loop {
             if let Some(status) = self.process.try_wait().expect("a child to wait for") {
+                self.all_is_read();
                 return status;
             }
             assert!(start.elapsed() < SOON, "the child does not end: {}", self.output());
             std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Waits until what it wrote before its end is in [`Self::output`]: the readers of its pipes share that until they are done.
+    fn all_is_read(&self) {
+        let start = Instant::now();
+        while Arc::strong_count(&self.output) > 1 && start.elapsed() < SOON {
+            std::thread::sleep(Duration::from_millis(1));
         }
     }
 
@@ -310,6 +320,7 @@ impl ChildServer {
         let start = Instant::now();
         while !answers(self.address()) {
             if let Ok(Some(status)) = self.process.try_wait() {
+                self.all_is_read();
                 panic!("the child ended with {status}: {}", self.output());
             }
             assert!(start.elapsed() < SOON, "the child does not answer: {}", self.output());
