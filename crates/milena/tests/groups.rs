@@ -32,7 +32,7 @@ use milena_testkit::IggyServers;
 #[cfg(feature = "iggy")]
 use milena_testkit::iggy_server::{PASSWORD, USER};
 #[cfg(feature = "iggy")]
-use milena_wire::kafka_protocol::messages::FindCoordinatorRequest;
+use milena_wire::kafka_protocol::messages::{FindCoordinatorRequest, MetadataRequest};
 #[cfg(feature = "iggy")]
 use milena_wire::kafka_protocol::protocol::StrBytes;
 use run::{PATIENCE, Run, server, with_client};
@@ -254,6 +254,13 @@ fn goes_on_at_the_other_gateway(iggy: &milena_testkit::DoorChild, storage: &str)
     let mut gateways = [gateway(1), gateway(2)];
     let bootstrap = format!("{},{}", gateways[0].bootstrap(), gateways[1].bootstrap());
     let mut run = Run::at(&bootstrap, "between", "cooperative-sticky", Commit::Sync, SESSION * 2);
+    // The second is listed by the first within seconds. Until then a librdkafka that is told of it by one and not by the other
+    // may drop what it asked it, and ask again after minutes.
+    let started = Instant::now();
+    while !gateways.iter().all(|gateway| brokers(gateway) == 2) {
+        assert!(started.elapsed() < PATIENCE, "one gateway stays unknown to the other");
+        std::thread::sleep(Duration::from_millis(50));
+    }
     run.start(&["a", "b", "c"]);
     run.shared_by(3);
     run.work_on();
@@ -270,6 +277,14 @@ fn goes_on_at_the_other_gateway(iggy: &milena_testkit::DoorChild, storage: &str)
     run.shared_by(3);
     run.work_on();
     run.end();
+}
+
+/// How many gateways that one lists.
+#[cfg(feature = "iggy")]
+fn brokers(gateway: &milena_testkit::ChildServer) -> usize {
+    let request = MetadataRequest::default().with_topics(Some(Vec::new()));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async { gateway.client().await.request(9, &request).await }).brokers.len()
 }
 
 /// The number of the gateway that coordinates groups, as that one says.
