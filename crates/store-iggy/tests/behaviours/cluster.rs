@@ -79,7 +79,13 @@ async fn check(case: &Case, partition: i32, produced: &Produced) {
     let differs = found.iter().zip(0..count).position(|(found, wanted)| *found != wanted);
     let around = differs.map(|at| &found[at.saturating_sub(3)..(at + 3).min(found.len())]);
     let whole = differs.is_none() && found.len() >= count;
-    assert!(whole, "partition {partition}: {} of {count}, wrong at {around:?}", found.len());
+    let offsets = differs.map(|at| &produced.acknowledged[at.saturating_sub(3)..(at + 3).min(count)]);
+    let epoch = epoch(case, partition).await;
+    assert!(
+        whole,
+        "partition {partition}: {} of {count}, wrong at {around:?}, acknowledged with {offsets:?}, epoch {epoch}",
+        found.len()
+    );
     // At most the one that was on its way when the producer stopped is behind what was acknowledged.
     assert!(found.len() <= count + 1, "partition {partition}: {} records of {count}", found.len());
     let offsets: Vec<i64> = (0..i64::try_from(count).unwrap()).collect();
