@@ -97,7 +97,7 @@ impl Builder {
         let Self { config, settings } = self;
         let reset = check(&config, &settings)?;
         let wake = Arc::new(Wake::default());
-        let member = Member::create(&config, &wake)?;
+        let member = Member::create(&config, settings.live.bytes, &wake)?;
         let client = Arc::downgrade(member.consumer());
         let (answer, answers) = channel();
         let asker = |name| {

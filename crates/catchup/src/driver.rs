@@ -13,20 +13,21 @@ mod tasks;
 
 pub(crate) use group::COMMIT_PATIENCE;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
 use rdkafka::config::ClientConfig;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
-use rdkafka::message::{Message, OwnedMessage};
+use rdkafka::message::Message;
 use tokio::sync::oneshot;
 
 use crate::broker::{Answer, Broker, Job};
 use crate::delivery::TopicPartition;
-use crate::member::{Member, Polled};
-use crate::reader::{Read, Reader};
+use crate::member::Member;
+use crate::queues::Polled;
+use crate::reader::Reader;
 use crate::shared::Shared;
 use crate::wake::Wake;
 use crate::{Commit, Epoch, Error, Input, Lane};
@@ -51,16 +52,14 @@ pub(crate) enum Command {
 #[derive(Debug, Clone)]
 enum Later {
     Resolve(TopicPartition, Epoch),
-    Seek(TopicPartition, Epoch),
+    Begin(TopicPartition, Epoch),
 }
 
 /// What the member does with a partition.
 #[derive(Debug, Default)]
 struct Place {
-    /// It is to be moved here, and was not yet.
-    seek: Option<i64>,
-    /// It may fetch as soon as it was moved.
-    resume: bool,
+    /// It is to begin here, and did not yet.
+    begin: Option<i64>,
     /// Where the reader ends.
     fork: i64,
 }
@@ -77,7 +76,6 @@ pub(crate) struct Driver {
     asking: Broker,
     /// Commits.
     committing: Broker,
-    topics: HashSet<Arc<str>>,
     places: HashMap<TopicPartition, Place>,
     later: Vec<(Instant, Later)>,
     commits: commits::Commits,
@@ -111,7 +109,6 @@ impl Driver {
             answers,
             asking,
             committing,
-            topics: HashSet::new(),
             places: HashMap::new(),
             later: Vec::new(),
             commits: commits::Commits::default(),
@@ -150,86 +147,77 @@ impl Driver {
 
     /// `true` when there may be more.
     fn poll_member(&mut self) -> bool {
-        for _ in 0..BATCH {
-            match self.member.poll() {
-                Polled::Record(record) => self.fetched(Lane::Live, record),
-                Polled::Failed(error) => self.member_failed(error),
-                Polled::Empty => {
-                    self.answer_group();
-                    return false;
+        loop {
+            match self.member.queues.poll_common() {
+                // It was fetched before its queue was split off; its partition knows what to do with it.
+                Polled::Record(record) => {
+                    let partition = TopicPartition::new(record.topic(), record.partition());
+                    self.shared.fetched(&partition, Lane::Live, record);
                 }
+                Polled::Failed(error) => self.member_failed(error),
+                Polled::End => {}
+                Polled::Empty => break,
             }
         }
         self.answer_group();
-        true
+        let opened = self.member.queues.opened();
+        opened.iter().fold(false, |more, partition| self.poll_lane(Lane::Live, partition) | more)
     }
 
     fn poll_reader(&mut self) -> bool {
-        let Some(reader) = &self.reader else { return false };
-        let partitions: Vec<_> = reader.partitions().cloned().collect();
-        let mut more = false;
-        for partition in partitions {
-            more |= self.poll_backfill(&partition);
+        while let Some(reader) = &self.reader {
+            match reader.queues.poll_common() {
+                Polled::Record(record) => {
+                    let partition = TopicPartition::new(record.topic(), record.partition());
+                    self.shared.fetched(&partition, Lane::Backfill, record);
+                }
+                Polled::Failed(error) => tracing::debug!("reader: {error}"),
+                Polled::End => {}
+                Polled::Empty => break,
+            }
         }
-        while let Some(record) = self.reader.as_ref().and_then(Reader::serve) {
-            self.fetched(Lane::Backfill, record);
-        }
-        more
+        let opened = self.reader.as_ref().map(|reader| reader.queues.opened()).unwrap_or_default();
+        opened.iter().fold(false, |more, partition| self.poll_lane(Lane::Backfill, partition) | more)
     }
 
-    fn poll_backfill(&mut self, partition: &TopicPartition) -> bool {
+    /// One batch of a partition's lane.
+    fn poll_lane(&mut self, lane: Lane, partition: &TopicPartition) -> bool {
         for _ in 0..BATCH {
-            let Some(reader) = &self.reader else { return false };
-            match reader.poll(partition) {
-                Read::Record(record) => {
-                    if !self.shared.fetched(partition, Lane::Backfill, record) {
+            let polled = match lane {
+                Lane::Live => self.member.queues.poll(partition),
+                Lane::Backfill => self.reader.as_ref().map_or(Polled::Empty, |reader| reader.queues.poll(partition)),
+            };
+            match polled {
+                Polled::Record(record) => {
+                    if !self.shared.fetched(partition, lane, record) {
                         continue;
                     }
                 }
                 // The end of the log now is not before the fork, which was its end once.
-                Read::End => {
+                Polled::End => {
                     let next = self.places.get(partition).map_or(0, |place| place.fork);
-                    self.shared.step(partition, Input::End { lane: Lane::Backfill, next });
+                    self.shared.step(partition, Input::End { lane, next });
                 }
-                Read::Failed(error) => {
-                    tracing::warn!("reader of {partition}: {error}");
+                Polled::Failed(error) => {
+                    tracing::warn!("{lane:?} lane of {partition}: {error}");
                     if error.rdkafka_error_code() == Some(RDKafkaErrorCode::AutoOffsetReset) {
                         self.ask_for_ends(partition);
                     }
                 }
-                Read::Empty => return false,
+                Polled::Empty => return false,
             }
+            // A lane that is paused by a record is not read on.
             self.do_tasks();
         }
         true
     }
 
-    fn fetched(&mut self, lane: Lane, record: OwnedMessage) {
-        let topic = self.topics.get(record.topic()).cloned().unwrap_or_else(|| {
-            let topic = Arc::<str>::from(record.topic());
-            self.topics.insert(Arc::clone(&topic));
-            topic
-        });
-        let partition = TopicPartition { topic, partition: record.partition() };
-        if self.shared.fetched(&partition, lane, record) {
-            self.do_tasks();
-        }
-    }
-
     fn member_failed(&mut self, error: KafkaError) {
-        match &error {
-            KafkaError::MessageConsumptionFatal(_) => {
-                tracing::error!("the client cannot go on: {error}");
-                self.end = Some(Err(Error::Fatal(error)));
-            }
-            // A position is not in the log any more. It is not said whose.
-            KafkaError::MessageConsumption(RDKafkaErrorCode::AutoOffsetReset) => {
-                tracing::warn!("{error}");
-                for partition in self.shared.partitions() {
-                    self.ask_for_ends(&partition);
-                }
-            }
-            _ => tracing::warn!("{error}"),
+        if let KafkaError::MessageConsumptionFatal(_) = error {
+            tracing::error!("the client cannot go on: {error}");
+            self.end = Some(Err(Error::Fatal(error)));
+        } else {
+            tracing::warn!("{error}");
         }
     }
 
@@ -300,7 +288,7 @@ impl Driver {
         for what in due {
             match what {
                 Later::Resolve(partition, epoch) => self.asking.ask(Job::Resolve(vec![(partition, epoch)])),
-                Later::Seek(partition, epoch) => self.try_seek(&partition, epoch),
+                Later::Begin(partition, epoch) => self.begin(&partition, epoch),
             }
         }
     }

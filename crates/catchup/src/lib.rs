@@ -33,6 +33,7 @@ mod lane;
 mod member;
 pub mod partition;
 mod progress;
+mod queues;
 mod range_set;
 mod reader;
 mod settings;

@@ -14,11 +14,11 @@ use rdkafka::client::ClientContext;
 use rdkafka::config::{ClientConfig, RDKafkaLogLevel};
 use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext, RebalanceProtocol};
 use rdkafka::error::{KafkaError, KafkaResult};
-use rdkafka::message::OwnedMessage;
 use rdkafka::types::RDKafkaRespErr;
 use rdkafka::{Offset, TopicPartitionList};
 
 use crate::delivery::TopicPartition;
+use crate::queues::Queues;
 use crate::wake::Wake;
 
 /// Where a partition stands between its assignment and the first seek. It is paused there, so that nothing is fetched; an absolute
@@ -116,99 +116,74 @@ impl ConsumerContext for Context {
 
 /// The group member.
 pub(crate) struct Member {
-    consumer: Arc<BaseConsumer<Context>>,
-}
-
-/// What one poll of a client gave.
-pub(crate) enum Polled {
-    Record(OwnedMessage),
-    Failed(KafkaError),
-    /// Nothing is left for now.
-    Empty,
+    pub(crate) queues: Queues,
 }
 
 impl Member {
     /// A client with that configuration and what this library must have: no automatic commits, and no automatic reset, since every
     /// position is set here.
-    pub(crate) fn create(config: &ClientConfig, wake: &Arc<Wake>) -> KafkaResult<Self> {
+    pub(crate) fn create(config: &ClientConfig, ahead: u64, wake: &Arc<Wake>) -> KafkaResult<Self> {
         let mut config = config.clone();
         config
             .set("enable.auto.commit", "false")
             .set("enable.auto.offset.store", "false")
             .set("enable.partition.eof", "false")
             .set("auto.offset.reset", "error");
-        let mut consumer: BaseConsumer<Context> = config.create_with_context(Context::new())?;
-        let wake = Arc::clone(wake);
-        consumer.set_nonempty_callback(move || wake.up());
-        Ok(Self { consumer: Arc::new(consumer) })
+        Ok(Self { queues: Queues::create(config, ahead, wake)? })
     }
 
     /// The client itself, for the calls that wait for the broker.
     pub(crate) fn consumer(&self) -> &Arc<BaseConsumer<Context>> {
-        &self.consumer
+        self.queues.consumer()
     }
 
     pub(crate) fn notice(&self) -> Option<Notice> {
-        self.consumer.context().take()
+        self.consumer().context().take()
     }
 
     /// From now on rebalances are answered at once, with nothing kept.
     pub(crate) fn close(&self) {
-        self.consumer.context().close();
-    }
-
-    pub(crate) fn poll(&self) -> Polled {
-        poll_with(self.consumer.context(), || self.consumer.poll(Duration::ZERO).map(|got| got.map(|it| it.detach())))
+        self.consumer().context().close();
     }
 
     /// True when the group has given the partitions to somebody else, or may have.
     pub(crate) fn lost(&self) -> bool {
-        self.consumer.assignment_lost()
+        self.consumer().assignment_lost()
     }
 
-    /// Answers an assignment: takes the partitions, paused.
-    pub(crate) fn take(&self, partitions: &[TopicPartition]) -> KafkaResult<()> {
+    /// Answers an assignment: takes the partitions, parked until [`Member::begin`].
+    pub(crate) fn take(&mut self, partitions: &[TopicPartition]) -> KafkaResult<()> {
         let mut list = TopicPartitionList::with_capacity(partitions.len());
         for partition in partitions {
+            self.queues.split(partition)?;
             list.add_partition_offset(&partition.topic, partition.partition, PARKED)?;
         }
-        accept(&self.consumer, &list)?;
-        self.consumer.pause(&list)
+        accept(self.consumer(), &list)?;
+        self.consumer().pause(&list)
     }
 
     /// Answers a revocation.
-    pub(crate) fn give_back(&self, partitions: &[TopicPartition]) -> KafkaResult<()> {
-        release(&self.consumer, &list_of(partitions))
-    }
-
-    /// Moves a partition to that offset. It stays paused when it is.
-    pub(crate) fn seek(&self, partition: &TopicPartition, to: i64) -> KafkaResult<()> {
-        let mut list = TopicPartitionList::with_capacity(1);
-        list.add_partition_offset(&partition.topic, partition.partition, Offset::Offset(to))?;
-        // Answered by librdkafka's own thread, without asking a broker.
-        let sought = self.consumer.seek_partitions(list, SEEK_PATIENCE)?;
-        sought.elements().iter().try_for_each(rdkafka::topic_partition_list::TopicPartitionListElem::error)
-    }
-
-    pub(crate) fn pause(&self, partition: &TopicPartition) -> KafkaResult<()> {
-        self.consumer.pause(&list_of(std::slice::from_ref(partition)))
-    }
-
-    pub(crate) fn resume(&self, partition: &TopicPartition) -> KafkaResult<()> {
-        self.consumer.resume(&list_of(std::slice::from_ref(partition)))
-    }
-}
-
-/// Polls until there is a record, an error, or really nothing: serving an event also ends a poll without a record.
-pub(crate) fn poll_with(context: &Context, poll: impl Fn() -> Option<KafkaResult<OwnedMessage>>) -> Polled {
-    loop {
-        let before = context.served();
-        match poll() {
-            Some(Ok(record)) => return Polled::Record(record),
-            Some(Err(error)) => return Polled::Failed(error),
-            None if context.served() == before => return Polled::Empty,
-            None => {}
+    pub(crate) fn give_back(&mut self, partitions: &[TopicPartition]) -> KafkaResult<()> {
+        for partition in partitions {
+            self.queues.remove(partition);
         }
+        release(self.consumer(), &list_of(partitions))
+    }
+
+    /// Moves a partition to that offset and lets it fetch from there.
+    pub(crate) fn begin(&self, partition: &TopicPartition, at: i64) -> KafkaResult<()> {
+        let mut list = TopicPartitionList::with_capacity(1);
+        list.add_partition_offset(&partition.topic, partition.partition, Offset::Offset(at))?;
+        // Answered by librdkafka's own thread, without asking a broker.
+        let sought = self.consumer().seek_partitions(list, SEEK_PATIENCE)?;
+        sought.elements().iter().try_for_each(rdkafka::topic_partition_list::TopicPartitionListElem::error)?;
+        self.consumer().resume(&sought)
+    }
+
+    /// Parks a partition again.
+    pub(crate) fn park(&mut self, partition: &TopicPartition) -> KafkaResult<()> {
+        self.queues.open(partition, false);
+        self.consumer().pause(&list_of(std::slice::from_ref(partition)))
     }
 }
 

@@ -123,7 +123,7 @@ impl Driver {
         }
     }
 
-    fn give_back(&self, partitions: Option<&[TopicPartition]>) {
+    fn give_back(&mut self, partitions: Option<&[TopicPartition]>) {
         if let Some(partitions) = partitions
             && let Err(error) = self.member.give_back(partitions)
         {

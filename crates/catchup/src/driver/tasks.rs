@@ -11,8 +11,8 @@ use crate::reader::Reader;
 use crate::shared::Task;
 use crate::{Epoch, Input, Lane, Output};
 
-/// Time until a seek that was refused is tried again: the client is not yet through with an earlier assignment.
-const SEEK_AGAIN: Duration = Duration::from_millis(50);
+/// Time until a begin that was refused is tried again: the client is not yet through with an earlier assignment.
+const AGAIN: Duration = Duration::from_millis(50);
 
 impl Driver {
     pub(super) fn do_tasks(&mut self) {
@@ -24,8 +24,8 @@ impl Driver {
     fn do_task(&mut self, partition: TopicPartition, epoch: Epoch, what: Output) {
         match what {
             Output::Seek { offset } => {
-                self.places.entry(partition.clone()).or_default().seek = Some(offset);
-                self.try_seek(&partition, epoch);
+                self.places.entry(partition.clone()).or_default().begin = Some(offset);
+                self.begin(&partition, epoch);
             }
             Output::StartReader { from, fork } => {
                 self.places.entry(partition.clone()).or_default().fork = fork;
@@ -38,8 +38,8 @@ impl Driver {
                 said("seek of the reader", &partition, sought);
             }
             Output::StopReader => self.stop_reader(&partition),
-            Output::Pause(lane) => self.pause(lane, &partition),
-            Output::Resume(lane) => self.resume(lane, &partition),
+            Output::Pause(lane) => self.open(lane, &partition, false),
+            Output::Resume(lane) => self.open(lane, &partition, true),
             Output::Commit { id, floor, metadata, attempt, .. } => {
                 let view = View { partition, epoch, id, floor, metadata };
                 self.commits.push(view, attempt);
@@ -62,53 +62,34 @@ impl Driver {
         }
     }
 
-    /// Moves the member to where the partition starts, and lets it fetch if it may. Tried again until the client takes it.
-    pub(super) fn try_seek(&mut self, partition: &TopicPartition, epoch: Epoch) {
+    /// Moves the member to where the partition begins. Tried again until the client takes it.
+    pub(super) fn begin(&mut self, partition: &TopicPartition, epoch: Epoch) {
         if self.shared.epoch(partition) != Some(epoch) {
             return;
         }
         let Some(place) = self.places.get_mut(partition) else { return };
-        let Some(offset) = place.seek else { return };
-        if let Err(error) = self.member.seek(partition, offset) {
-            tracing::debug!("seek of {partition} to {offset}: {error}");
-            return self.later.push((Instant::now() + SEEK_AGAIN, Later::Seek(partition.clone(), epoch)));
-        }
-        place.seek = None;
-        if place.resume {
-            said("resume", partition, self.member.resume(partition));
+        let Some(offset) = place.begin else { return };
+        match self.member.begin(partition, offset) {
+            Ok(()) => place.begin = None,
+            Err(error) => {
+                tracing::debug!("{partition} does not begin at {offset} yet: {error}");
+                self.later.push((Instant::now() + AGAIN, Later::Begin(partition.clone(), epoch)));
+            }
         }
     }
 
-    fn pause(&mut self, lane: Lane, partition: &TopicPartition) {
-        let paused = match lane {
-            Lane::Live => {
-                if let Some(place) = self.places.get_mut(partition) {
-                    place.resume = false;
-                }
-                self.member.pause(partition)
-            }
-            Lane::Backfill => self.reader.as_ref().map_or(Ok(()), |reader| reader.pause(partition)),
-        };
-        said("pause", partition, paused);
-    }
-
-    fn resume(&mut self, lane: Lane, partition: &TopicPartition) {
-        let resumed = match lane {
-            Lane::Live => {
-                let Some(place) = self.places.get_mut(partition) else { return };
-                place.resume = true;
-                // Where it is parked there is nothing to fetch yet.
-                if place.seek.is_some() { Ok(()) } else { self.member.resume(partition) }
-            }
-            Lane::Backfill => self.reader.as_ref().map_or(Ok(()), |reader| reader.resume(partition)),
-        };
-        said("resume", partition, resumed);
+    fn open(&mut self, lane: Lane, partition: &TopicPartition, open: bool) {
+        match (lane, &mut self.reader) {
+            (Lane::Live, _) => self.member.queues.open(partition, open),
+            (Lane::Backfill, Some(reader)) => reader.queues.open(partition, open),
+            (Lane::Backfill, None) => {}
+        }
     }
 
     fn start_reader(&mut self, partition: &TopicPartition, from: i64) -> KafkaResult<()> {
         let mut reader = match self.reader.take() {
             Some(reader) => reader,
-            None => Reader::create(&self.config, &self.wake)?,
+            None => Reader::create(&self.config, self.shared.settings().backfill.bytes, &self.wake)?,
         };
         let started = reader.start(partition, from);
         self.reader = Some(reader);
@@ -118,7 +99,7 @@ impl Driver {
     pub(super) fn stop_reader(&mut self, partition: &TopicPartition) {
         let Some(mut reader) = self.reader.take() else { return };
         said("stop of the reader", partition, reader.stop(partition));
-        if reader.is_idle() {
+        if reader.queues.is_empty() {
             self.asking.ask(Job::Discard(reader));
         } else {
             self.reader = Some(reader);
@@ -169,7 +150,7 @@ impl Driver {
             self.shared.step(partition, input);
         }
         self.do_tasks();
-        said("pause", partition, self.member.pause(partition));
+        said("pause", partition, self.member.park(partition));
         let epoch = self.shared.assigned(partition);
         self.places.insert(partition.clone(), super::Place::default());
         self.later.push((Instant::now() + after, Later::Resolve(partition.clone(), epoch)));

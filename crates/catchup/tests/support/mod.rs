@@ -1,6 +1,9 @@
 //! What tests over a broker have in common: records, committed offsets, and a consumer whose every delivery is checked.
 #![allow(dead_code, reason = "no test file needs all of it")]
 
+pub(crate) mod milena;
+pub(crate) mod mock;
+
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 use std::time::Duration;
@@ -28,8 +31,8 @@ pub(crate) fn config(bootstrap: &str, group: &str) -> ClientConfig {
         .set("bootstrap.servers", bootstrap)
         .set("group.id", group)
         .set("broker.address.family", "v4")
-        // The mock cluster waits for members of before for a whole session.
-        .set("session.timeout.ms", "3000")
+        // The mock cluster ends a rebalance a second before a session is over, whoever has joined by then, and no earlier.
+        .set("session.timeout.ms", "6000")
         .set("heartbeat.interval.ms", "300")
         .set("auto.offset.reset", "earliest");
     config
@@ -99,9 +102,11 @@ impl Watched {
 
     /// Forks above ten records, commits only when told to.
     pub(crate) fn builder(bootstrap: &str, group: &str) -> Builder {
-        CatchUpConsumer::builder(config(bootstrap, group))
-            .fork_when(Lag::records(10))
-            .commit(milena_catchup::Commit::Manual)
+        Self::with(config(bootstrap, group))
+    }
+
+    pub(crate) fn with(config: ClientConfig) -> Builder {
+        CatchUpConsumer::builder(config).fork_when(Lag::records(10)).commit(milena_catchup::Commit::Manual)
     }
 
     pub(crate) async fn next(&mut self) -> Delivery {

@@ -1,0 +1,127 @@
+//! A queue for each partition of a client.
+//!
+//! Backpressure is not to poll a partition's queue. A pause of librdkafka's would throw away what it has fetched ahead, and fetch it
+//! again afterwards; unread, its queue fills up to `queued.max.messages.kbytes` and waits.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rdkafka::config::ClientConfig;
+use rdkafka::consumer::base_consumer::PartitionQueue;
+use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::error::{KafkaError, KafkaResult};
+use rdkafka::message::OwnedMessage;
+
+use crate::delivery::TopicPartition;
+use crate::member::Context;
+use crate::wake::Wake;
+
+/// librdkafka's bound on what it fetches ahead, in KiB: for one queue, so for one partition here.
+const AHEAD: &str = "queued.max.messages.kbytes";
+
+/// The most that librdkafka takes for it.
+const AHEAD_MAX: u64 = 2_097_151;
+
+/// What one poll gave.
+pub(crate) enum Polled {
+    Record(OwnedMessage),
+    /// Everything up to the end of the log has been read. Only where it was asked for.
+    End,
+    Failed(KafkaError),
+    /// Nothing is left for now.
+    Empty,
+}
+
+struct Queue {
+    queue: PartitionQueue<Context>,
+    /// Whether it is polled.
+    open: bool,
+}
+
+/// A client with its queues.
+pub(crate) struct Queues {
+    // Before the client, which each of them holds too.
+    of: HashMap<TopicPartition, Queue>,
+    consumer: Arc<BaseConsumer<Context>>,
+    wake: Arc<Wake>,
+}
+
+impl Queues {
+    /// A client with that configuration. `ahead` says how many bytes it may fetch ahead for each partition, where the configuration
+    /// does not.
+    pub(crate) fn create(mut config: ClientConfig, ahead: u64, wake: &Arc<Wake>) -> KafkaResult<Self> {
+        if config.get(AHEAD).is_none() {
+            config.set(AHEAD, (ahead / 1_024).clamp(1, AHEAD_MAX).to_string());
+        }
+        let mut consumer: BaseConsumer<Context> = config.create_with_context(Context::new())?;
+        let waker = Arc::clone(wake);
+        consumer.set_nonempty_callback(move || waker.up());
+        Ok(Self { of: HashMap::new(), consumer: Arc::new(consumer), wake: Arc::clone(wake) })
+    }
+
+    pub(crate) fn consumer(&self) -> &Arc<BaseConsumer<Context>> {
+        &self.consumer
+    }
+
+    /// Gives the partition a queue, closed. Before it is assigned, so that nothing comes by the client's common queue.
+    pub(crate) fn split(&mut self, partition: &TopicPartition) -> KafkaResult<()> {
+        // The old one first: both would be the same to librdkafka, and its end would silence the new one.
+        self.of.remove(partition);
+        let queue = self.consumer.split_partition_queue(&partition.topic, partition.partition);
+        let mut queue = queue.ok_or_else(|| KafkaError::Subscription(format!("no queue for {partition}")))?;
+        let wake = Arc::clone(&self.wake);
+        queue.set_nonempty_callback(move || wake.up());
+        self.of.insert(partition.clone(), Queue { queue, open: false });
+        Ok(())
+    }
+
+    /// Lets the queue be polled, or not.
+    pub(crate) fn open(&mut self, partition: &TopicPartition, open: bool) {
+        if let Some(queue) = self.of.get_mut(partition) {
+            queue.open = open;
+            // What is in it already wakes nobody.
+            self.wake.up();
+        }
+    }
+
+    /// `true` when there was one.
+    pub(crate) fn remove(&mut self, partition: &TopicPartition) -> bool {
+        self.of.remove(partition).is_some()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.of.is_empty()
+    }
+
+    /// Partitions whose queues are polled.
+    pub(crate) fn opened(&self) -> Vec<TopicPartition> {
+        self.of.iter().filter(|(_, queue)| queue.open).map(|(partition, _)| partition.clone()).collect()
+    }
+
+    /// What is next from the partition.
+    pub(crate) fn poll(&self, partition: &TopicPartition) -> Polled {
+        let Some(queue) = self.of.get(partition).filter(|queue| queue.open) else { return Polled::Empty };
+        self.poll_with(|| queue.queue.poll(Duration::ZERO).map(|got| got.map(|record| record.detach())))
+    }
+
+    /// What belongs to no partition: rebalances, logs, errors of connections.
+    pub(crate) fn poll_common(&self) -> Polled {
+        self.poll_with(|| self.consumer.poll(Duration::ZERO).map(|got| got.map(|record| record.detach())))
+    }
+
+    /// Polls until there is a record, an error, or really nothing: serving an event also ends a poll without a record.
+    fn poll_with(&self, poll: impl Fn() -> Option<KafkaResult<OwnedMessage>>) -> Polled {
+        let context = self.consumer.context();
+        loop {
+            let before = context.served();
+            match poll() {
+                Some(Ok(record)) => return Polled::Record(record),
+                Some(Err(KafkaError::PartitionEOF(_))) => return Polled::End,
+                Some(Err(error)) => return Polled::Failed(error),
+                None if context.served() == before => return Polled::Empty,
+                None => {}
+            }
+        }
+    }
+}
