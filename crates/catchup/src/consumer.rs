@@ -219,7 +219,16 @@ impl CatchUpConsumer {
     /// # Errors
     /// [`Error::Fatal`] when the client could not go on before.
     pub async fn close(self) -> Result<(), Error> {
-        match self.ask(Command::Close).await {
+        let drain = self.shared.settings().drain_deadline;
+        self.close_within(drain).await
+    }
+
+    /// As [`CatchUpConsumer::close`], with another deadline for the drain. Commit and goodbye come on top of it.
+    ///
+    /// # Errors
+    /// As for `close`.
+    pub async fn close_within(self, drain: Duration) -> Result<(), Error> {
+        match self.ask(|reply| Command::Close(reply, drain)).await {
             Err(Error::Closed) => self.shared.ended().unwrap_or(Ok(())),
             ended => ended,
         }

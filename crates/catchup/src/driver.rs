@@ -42,8 +42,8 @@ const NAP: Duration = Duration::from_millis(500);
 pub(crate) enum Command {
     /// Commit what is finished now.
     Commit(oneshot::Sender<Result<(), Error>>),
-    /// Drain, commit, leave the group.
-    Close(oneshot::Sender<Result<(), Error>>),
+    /// Drain for so long at most, commit, leave the group.
+    Close(oneshot::Sender<Result<(), Error>>, Duration),
     /// As `Close`, but the application waits for nothing and acknowledges nothing more.
     Abandon,
 }
@@ -235,9 +235,9 @@ impl Driver {
                     self.commit_all();
                     self.commits.wait(reply);
                 }
-                Command::Close(reply) => {
+                Command::Close(reply, drain) => {
                     self.closing.push(reply);
-                    self.leave_all(self.shared.settings().drain_deadline);
+                    self.leave_all(drain);
                 }
                 Command::Abandon => self.leave_all(Duration::ZERO),
             }

@@ -17,6 +17,7 @@
 //! The consumer, over rdkafka:
 //!
 //! - [`CatchUpConsumer`], its [`Builder`], [`Delivery`] and [`Ack`], [`Events`]
+//! - [`inspect`]: what is committed for a group, from outside
 //! - `member` and `reader`: the two clients; `broker`: the calls that wait; `driver`: the thread that drives all of them; `shared`:
 //!   what it has in common with the application
 //!
@@ -29,6 +30,7 @@ mod delivery;
 mod driver;
 mod error;
 mod event;
+mod inspect;
 mod lane;
 mod member;
 pub mod partition;
@@ -46,6 +48,7 @@ pub use consumer::{Builder, CatchUpConsumer, Events, Happened};
 pub use delivery::{Ack, Delivery, TopicPartition};
 pub use error::Error;
 pub use event::{Event, ResetReason, ResolveFault};
+pub use inspect::{Inspected, inspect};
 pub use lane::Lane;
 pub use partition::{AckOutcome, CommitFailure, CommitId, Epoch, Input, Output, Partition, Reset, Resolved};
 pub use progress::{Encoded, LogId, NotCounted, Progress, user_metadata};

@@ -203,6 +203,12 @@ impl Shared {
         Some(status.backfill.map_or(0, |lane| lane.position).max(status.live.position))
     }
 
+    /// Whether the application has records of that partition in hand.
+    pub(crate) fn in_hand(&self, of: &TopicPartition) -> bool {
+        let status = self.state.lock().slots.get(of).map(|slot| slot.machine.status());
+        status.is_some_and(|status| status.live.in_hand + status.backfill.map_or(0, |lane| lane.in_hand) > 0)
+    }
+
     /// All partitions there are.
     pub(crate) fn partitions(&self) -> Vec<TopicPartition> {
         self.state.lock().slots.keys().cloned().collect()

@@ -20,6 +20,8 @@ pub(super) struct Leaving {
     partitions: Vec<TopicPartition>,
     /// Until then the application may acknowledge; then once more until the last commit is answered.
     deadline: Instant,
+    /// The application's time is over.
+    over: bool,
     /// What the group took back: it waits for an answer.
     taken_back: Option<Vec<TopicPartition>>,
     /// The consumer ends with it.
@@ -74,6 +76,7 @@ impl Driver {
         let leaving = self.leaving.get_or_insert_with(|| Leaving {
             partitions: Vec::new(),
             deadline,
+            over: false,
             taken_back: None,
             closing: false,
         });
@@ -94,24 +97,25 @@ impl Driver {
                 leaving.deadline = leaving.deadline.min(deadline);
                 leaving.closing = true;
             }
-            None => self.leaving = Some(Leaving { partitions, deadline, taken_back: None, closing: true }),
+            None => self.leaving = Some(Leaving { partitions, deadline, over: false, taken_back: None, closing: true }),
         }
     }
 
     pub(super) fn check_leaving(&mut self) {
         let Some(leaving) = &mut self.leaving else { return };
-        let input = if leaving.taken_back.is_some() && self.member.lost() {
-            Some(Input::Lost)
-        } else if leaving.deadline <= Instant::now() {
-            leaving.deadline += COMMIT_PATIENCE;
-            Some(Input::DrainDeadline)
-        } else {
-            None
-        };
-        if let Some(input) = input {
+        if leaving.taken_back.is_some() && self.member.lost() {
             for partition in &leaving.partitions {
-                self.shared.step(partition, input.clone());
+                self.shared.step(partition, Input::Lost);
             }
+        } else if leaving.deadline <= Instant::now() {
+            for partition in &leaving.partitions {
+                // Whose last commit is on its way already has the time that such a commit has.
+                if leaving.over || self.shared.in_hand(partition) {
+                    self.shared.step(partition, Input::DrainDeadline);
+                }
+            }
+            leaving.over = true;
+            leaving.deadline = Instant::now() + COMMIT_PATIENCE;
         }
         self.do_tasks();
         self.send_commits();

@@ -3,6 +3,7 @@
 use milena_testkit::TestServer;
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
 use rdkafka::client::DefaultClientContext;
+use rdkafka::{Offset, TopicPartitionList};
 
 use super::{commit, config, produce};
 
@@ -35,4 +36,13 @@ pub(crate) async fn behind(partitions: i32) -> (TestServer, String) {
         commit(&bootstrap, GROUP, TOPIC, partition, 70, "");
     }
     (server, bootstrap)
+}
+
+/// Removes the records of partition 0 below that offset, as retention does.
+pub(crate) async fn delete_below(bootstrap: &str, topic: &str, offset: i64) {
+    let admin: AdminClient<DefaultClientContext> = config(bootstrap, "none").create().unwrap();
+    let mut list = TopicPartitionList::new();
+    list.add_partition_offset(topic, 0, Offset::Offset(offset)).unwrap();
+    let deleted = admin.delete_records(&list, &AdminOptions::new()).await.unwrap();
+    assert!(deleted.elements().iter().all(|element| element.error().is_ok()), "{deleted:?}");
 }

@@ -1,6 +1,7 @@
 //! What tests over a broker have in common: records, committed offsets, and a consumer whose every delivery is checked.
 #![allow(dead_code, reason = "no test file needs all of it")]
 
+pub(crate) mod child;
 pub(crate) mod milena;
 pub(crate) mod mock;
 

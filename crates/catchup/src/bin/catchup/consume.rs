@@ -1,0 +1,195 @@
+//! `catchup consume`.
+
+use std::collections::HashMap;
+use std::io::Write;
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use clap::{Args, ValueEnum};
+use milena_catchup::{Ack, CatchUpConsumer, Commit, Delivery, Event, Happened, Lag, Lane, Order, TopicPartition};
+use rdkafka::message::Message;
+use serde_json::{Value, json};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
+
+use crate::{Client, Failure};
+
+#[derive(Debug, Args)]
+pub(crate) struct ConsumeArgs {
+    #[command(flatten)]
+    client: Client,
+    /// The group
+    #[arg(long, short)]
+    group: String,
+    /// Topics
+    #[arg(required = true)]
+    topics: Vec<String>,
+    /// In which order records of a partition come
+    #[arg(long, value_enum, default_value_t = Ordering::LiveFirst)]
+    order: Ordering,
+    /// Lag in records above which new records are read beside the old ones
+    #[arg(long, value_name = "RECORDS", default_value_t = 10_000)]
+    fork_when: u64,
+    /// How often to commit
+    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = humantime::parse_duration)]
+    commit_every: Duration,
+    /// How long a partition that another member gets waits for acknowledgements
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = humantime::parse_duration)]
+    drain_deadline: Duration,
+    /// When a record is finished
+    #[arg(long, value_enum, default_value_t = When::Written)]
+    ack: When,
+    /// Stop after so many records
+    #[arg(long, value_name = "COUNT")]
+    count: Option<u64>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Ordering {
+    /// New records at once, old ones beside them
+    LiveFirst,
+    /// Strictly by offset
+    Offset,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum When {
+    /// When its line is written
+    Written,
+    /// When a line TOPIC PARTITION OFFSET comes on standard input; a line `commit` commits, the end of the input stops
+    Stdin,
+}
+
+pub(crate) async fn run(args: ConsumeArgs) -> Result<(), Failure> {
+    let order = match args.order {
+        Ordering::LiveFirst => Order::LiveFirst,
+        Ordering::Offset => Order::Offset,
+    };
+    let consumer = CatchUpConsumer::builder(args.client.config(&args.group))
+        .order(order)
+        .fork_when(Lag::records(args.fork_when))
+        .commit(Commit::Every(args.commit_every))
+        .drain_deadline(args.drain_deadline)
+        .build()?;
+    let mut events = consumer.events();
+    let topics: Vec<_> = args.topics.iter().map(String::as_str).collect();
+    consumer.subscribe(&topics)?;
+    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    let mut input = if args.ack == When::Stdin { lines() } else { mpsc::channel(1).1 };
+    let mut open = Open::default();
+    let mut left = args.count.unwrap_or(u64::MAX);
+    while left > 0 {
+        tokio::select! {
+            delivery = consumer.recv() => {
+                let Some(delivery) = delivery? else { break };
+                write_line(&delivery)?;
+                left -= 1;
+                match args.ack {
+                    When::Written => { delivery.ack(); }
+                    When::Stdin => open.insert(delivery),
+                }
+            }
+            Some(happened) = events.next() => tell(&happened, &mut open),
+            line = input.recv(), if args.ack == When::Stdin => match line {
+                Some(line) if line.trim() == "commit" => consumer.commit().await?,
+                Some(line) => open.finish(&line),
+                None => break,
+            },
+            _ = interrupt.recv() => break,
+            _ = terminate.recv() => break,
+        }
+    }
+    // What is open will not be finished any more.
+    Ok(consumer.close_within(Duration::ZERO).await?)
+}
+
+/// The lines of standard input, read by a thread of its own: reading waits, and nothing can end that.
+fn lines() -> mpsc::Receiver<String> {
+    let (sender, lines) = mpsc::channel(1_024);
+    std::thread::spawn(move || {
+        for line in std::io::stdin().lines().map_while(Result::ok) {
+            if sender.blocking_send(line).is_err() {
+                return;
+            }
+        }
+    });
+    lines
+}
+
+/// Records whose lines were written and that are not acknowledged.
+#[derive(Default)]
+struct Open {
+    tokens: HashMap<(TopicPartition, i64), Ack>,
+}
+
+impl Open {
+    fn insert(&mut self, delivery: Delivery) {
+        let (_, ack) = delivery.into_parts();
+        self.tokens.insert((ack.partition().clone(), ack.offset()), ack);
+    }
+
+    fn finish(&mut self, line: &str) {
+        let mut words = line.split_whitespace();
+        let mut place = || {
+            let (topic, partition, offset) = (words.next()?, words.next()?.parse().ok()?, words.next()?.parse().ok()?);
+            words.next().is_none().then(|| (TopicPartition::new(topic, partition), offset))
+        };
+        match place().map(|place| self.tokens.remove(&place)) {
+            Some(Some(ack)) => drop(ack.ack()),
+            Some(None) => complain(&format!("{line}: not open")),
+            None => complain(&format!("{line}: expected TOPIC PARTITION OFFSET")),
+        }
+    }
+
+    /// What belongs to an assignment that is over cannot be finished.
+    fn forget(&mut self, partition: &TopicPartition) {
+        self.tokens.retain(|(of, _), _| of != partition);
+    }
+}
+
+fn tell(happened: &Happened, open: &mut Open) {
+    match happened {
+        Happened::To(partition, event) => {
+            complain(&format!("{partition}: {event:?}"));
+            if matches!(event, Event::Revoked | Event::Lost) {
+                open.forget(partition);
+            }
+        }
+        Happened::Missed(count) => complain(&format!("{count} events were missed")),
+    }
+}
+
+fn complain(text: &str) {
+    // The records are what matters; nobody may be reading this.
+    let _ = writeln!(std::io::stderr(), "{text}");
+}
+
+fn write_line(delivery: &Delivery) -> std::io::Result<()> {
+    let record = delivery.record();
+    let lane = match delivery.lane() {
+        Lane::Live => "live",
+        Lane::Backfill => "backfill",
+    };
+    let line = json!({
+        "topic": record.topic(),
+        "partition": record.partition(),
+        "offset": record.offset(),
+        "lane": lane,
+        "timestamp": record.timestamp().to_millis(),
+        "key": text(record.key()),
+        "value": text(record.payload()),
+    });
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{line}")?;
+    out.flush()
+}
+
+/// A string where it is one, else an object with the bytes.
+fn text(bytes: Option<&[u8]>) -> Value {
+    match bytes.map(|bytes| (std::str::from_utf8(bytes), bytes)) {
+        None => Value::Null,
+        Some((Ok(text), _)) => Value::from(text),
+        Some((Err(_), bytes)) => json!({ "base64": STANDARD.encode(bytes) }),
+    }
+}

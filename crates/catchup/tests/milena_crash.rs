@@ -1,0 +1,231 @@
+//! The crash table: kill -9 of a consumer at each of its rows, and what the next one gets.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    missing_docs,
+    reason = "test code"
+)]
+
+mod support;
+
+use std::collections::BTreeSet;
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use milena_catchup::Progress;
+use milena_testkit::TestServer;
+use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer as _};
+use rdkafka::message::Message;
+use rdkafka::{Offset, TopicPartitionList};
+use rustix::process::{Pid, Signal, kill_process};
+use support::child::Consumer;
+use support::milena::{GROUP, TOPIC, behind};
+use support::{SOON, committed, config, produce};
+
+fn set(range: std::ops::Range<i64>) -> BTreeSet<i64> {
+    range.collect()
+}
+
+/// What the broker has: floor, and ranges ahead of it.
+fn stored(bootstrap: &str) -> (i64, Vec<std::ops::Range<i64>>) {
+    let (floor, metadata) = committed(bootstrap, GROUP, TOPIC, 0).unwrap();
+    let ahead = Progress::decode(&metadata).map(|progress| progress.ahead.iter().collect()).unwrap_or_default();
+    (floor, ahead)
+}
+
+fn wait_until_stored(bootstrap: &str, wanted: &(i64, Vec<std::ops::Range<i64>>)) {
+    let deadline = Instant::now() + SOON;
+    while stored(bootstrap) != *wanted {
+        assert!(Instant::now() < deadline, "{:?} in place of {wanted:?}", stored(bootstrap));
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Waits until the killed one is no member any more.
+fn wait_until_empty(bootstrap: &str) {
+    let asking: BaseConsumer = config(bootstrap, "asking").create().unwrap();
+    let deadline = Instant::now() + SOON;
+    loop {
+        let list = asking.fetch_group_list(Some(GROUP), SOON).unwrap();
+        if list.groups().iter().all(|group| group.members().is_empty()) {
+            return;
+        }
+        assert!(Instant::now() < deadline, "the group still has members");
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn start(bootstrap: &str) -> Consumer {
+    Consumer::start(bootstrap, GROUP, TOPIC, &[])
+}
+
+/// A first life up to 139 in the live lane and 119 in the backfill, with nothing acknowledged.
+async fn first_life() -> (TestServer, String, Consumer) {
+    let (server, bootstrap) = behind(1).await;
+    let consumer = start(&bootstrap);
+    consumer.event("Forked { floor: 70, fork: 120, gap: 50 }");
+    produce(&bootstrap, TOPIC, 0, 120..140);
+    assert_eq!(consumer.take(70), (set(120..140), set(70..120)));
+    (server, bootstrap, consumer)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn b32_c2_a_crash_after_the_fork_loses_nothing() {
+    let (_server, bootstrap, consumer) = first_life().await;
+    consumer.kill();
+    produce(&bootstrap, TOPIC, 0, 140..150);
+    let next = start(&bootstrap);
+    next.event("Forked { floor: 70, fork: 150, gap: 80 }");
+    assert_eq!(next.take(80), (set(0..0), set(70..150)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn b33_c3_acknowledged_and_not_committed_comes_again() {
+    let (_server, bootstrap, mut consumer) = first_life().await;
+    consumer.ack((120..140).chain(70..80));
+    assert!(consumer.is_quiet());
+    consumer.kill();
+    assert_eq!(stored(&bootstrap), (70, vec![]));
+    produce(&bootstrap, TOPIC, 0, 140..150);
+    let next = start(&bootstrap);
+    assert_eq!(next.take(80), (set(0..0), set(70..150)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn b34_c4_both_examples_of_the_kip() {
+    let (_server, bootstrap, mut consumer) = first_life().await;
+    // Crash at 100 with 70 committed and the log at 120; then at 170, with 80 and 120 to 139 finished, and the log at 190.
+    consumer.ack((120..140).chain(70..80));
+    consumer.commit();
+    wait_until_stored(&bootstrap, &(80, vec![120..140]));
+    produce(&bootstrap, TOPIC, 0, 140..170);
+    assert_eq!(consumer.take(30).0, set(140..170));
+    consumer.kill();
+    produce(&bootstrap, TOPIC, 0, 170..190);
+    let mut next = start(&bootstrap);
+    next.event("Forked { floor: 80, fork: 190, gap: 90 }");
+    produce(&bootstrap, TOPIC, 0, 190..195);
+    let (live, backfill) = next.take(95);
+    assert_eq!(live, set(190..195));
+    assert_eq!(backfill, set(80..120).union(&set(140..190)).copied().collect());
+    next.ack(live.into_iter().chain(backfill));
+    next.event("CaughtUp");
+    next.finish();
+    assert_eq!(stored(&bootstrap), (195, vec![]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn b35_c6_a_backfill_that_is_done_and_not_committed_comes_again() {
+    let (_server, bootstrap, mut consumer) = first_life().await;
+    consumer.ack((120..140).chain(70..80));
+    consumer.commit();
+    wait_until_stored(&bootstrap, &(80, vec![120..140]));
+    consumer.ack(80..120);
+    consumer.event("CaughtUp");
+    consumer.kill();
+    let next = start(&bootstrap);
+    next.event("Forked { floor: 80, fork: 140, gap: 40 }");
+    assert_eq!(next.take(40), (set(0..0), set(80..120)));
+    assert!(next.is_quiet());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn b36_c13_what_the_retention_took_is_reported() {
+    let (_server, bootstrap, mut consumer) = first_life().await;
+    consumer.ack(120..140);
+    consumer.commit();
+    wait_until_stored(&bootstrap, &(70, vec![120..140]));
+    consumer.kill();
+    support::milena::delete_below(&bootstrap, TOPIC, 90).await;
+    let next = start(&bootstrap);
+    next.event("GapExpired(70..90)");
+    assert_eq!(next.take(30), (set(0..0), set(90..120)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn b37_c14_an_operator_who_resets_the_group_gets_everything() {
+    let (_server, bootstrap, mut consumer) = first_life().await;
+    consumer.ack((120..140).chain(70..80));
+    consumer.commit();
+    wait_until_stored(&bootstrap, &(80, vec![120..140]));
+    consumer.kill();
+    wait_until_empty(&bootstrap);
+    support::commit(&bootstrap, GROUP, TOPIC, 0, 0, "");
+    let next = start(&bootstrap);
+    next.event("Forked { floor: 0, fork: 140, gap: 140 }");
+    assert_eq!(next.take(140), (set(0..0), set(0..140)));
+}
+
+/// A consumer of the application's past: it commits its own position and knows nothing of ranges.
+fn plain(bootstrap: &str, count: usize) -> Vec<i64> {
+    let plain: BaseConsumer = config(bootstrap, GROUP).set("enable.auto.commit", "false").create().unwrap();
+    plain.subscribe(&[TOPIC]).unwrap();
+    let mut got = Vec::new();
+    let deadline = Instant::now() + SOON;
+    while got.len() < count {
+        assert!(Instant::now() < deadline, "{} of {count} records", got.len());
+        if let Some(record) = plain.poll(Duration::from_millis(100)) {
+            got.push(record.unwrap().offset());
+        }
+    }
+    let mut list = TopicPartitionList::new();
+    list.add_partition_offset(TOPIC, 0, Offset::Offset(got.last().unwrap() + 1)).unwrap();
+    plain.commit(&list, CommitMode::Sync).unwrap();
+    got
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn b38_c15_a_plain_consumer_goes_on_at_the_floor_and_we_go_on_at_its_offset() {
+    let (_server, bootstrap, mut consumer) = first_life().await;
+    consumer.ack((120..140).chain(70..80));
+    consumer.commit();
+    wait_until_stored(&bootstrap, &(80, vec![120..140]));
+    consumer.kill();
+    assert_eq!(plain(&bootstrap, 10), (80..90).collect::<Vec<_>>());
+    assert_eq!(committed(&bootstrap, GROUP, TOPIC, 0), Some((90, String::new())));
+    let next = start(&bootstrap);
+    next.event("Forked { floor: 90, fork: 140, gap: 50 }");
+    assert_eq!(next.take(50), (set(0..0), set(90..140)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn b40_c9_a_consumer_that_slept_past_its_session_commits_nothing_more() {
+    let (_server, bootstrap, mut consumer) = first_life().await;
+    consumer.ack(70..80);
+    let id = Pid::from_raw(i32::try_from(consumer.id()).unwrap()).unwrap();
+    kill_process(id, Signal::STOP).unwrap();
+    // Another one gets the partition when the session is over, and all that was not committed.
+    let other = start(&bootstrap);
+    let (live, backfill) = other.take(70);
+    assert_eq!((live, backfill), (set(0..0), set(70..140)));
+    kill_process(id, Signal::CONT).unwrap();
+    consumer.ack(80..90);
+    consumer.commit();
+    let lost = consumer.event("orders/0: Lost");
+    assert!(lost.contains("Lost"));
+    assert_eq!(stored(&bootstrap), (70, vec![]), "the sleeper committed");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn b60_inspect_prints_floor_pieces_and_size_of_a_live_group() {
+    let (_server, bootstrap, mut consumer) = first_life().await;
+    consumer.ack((120..125).chain(130..140).chain(70..80));
+    consumer.commit();
+    wait_until_stored(&bootstrap, &(80, vec![120..125, 130..140]));
+    let (_, metadata) = committed(&bootstrap, GROUP, TOPIC, 0).unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_catchup"))
+        .args(["inspect", "--bootstrap", &bootstrap, GROUP])
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{text}");
+    let wanted = format!(
+        "orders/0: floor 80, log 0..140, 45 left in 2 pieces\n  finished ahead: 120..125, 130..140\n  left: 80..120, 125..130\n  \
+         metadata: {} bytes\n",
+        metadata.len()
+    );
+    assert_eq!(text, wanted);
+}
