@@ -15,7 +15,7 @@ use crate::driver::{COMMIT_PATIENCE, Command, Driver, Parts};
 use crate::member::{Context, Member};
 use crate::shared::Shared;
 use crate::wake::Wake;
-use crate::{Buffers, Checkpoint, Commit, Error, Event, Lag, Lane, Order, PartitionStatus, Reset, Settings};
+use crate::{Buffers, Checkpoint, Commit, Error, Event, Input, Lag, Lane, Order, PartitionStatus, Reset, Settings};
 
 /// How a consumer is made.
 #[derive(Debug, Clone)]
@@ -204,6 +204,13 @@ impl CatchUpConsumer {
     #[must_use]
     pub fn buffers(&self, topic: &str, partition: i32) -> Option<Buffers> {
         self.shared.buffers(&TopicPartition::new(topic, partition))
+    }
+
+    /// Sets the user's own part of the metadata beside a partition's committed offset, from its next commit on. It stays from one
+    /// assignment to the next, since it is read back; one of more than [`USER_METADATA_BYTES_MAX`](crate::USER_METADATA_BYTES_MAX)
+    /// bytes is not taken ([`Event::UserMetadataTooLong`]). Nothing happens when this consumer does not have the partition.
+    pub fn set_user_metadata(&self, topic: &str, partition: i32, text: impl Into<String>) {
+        self.shared.step(&TopicPartition::new(topic, partition), Input::UserMetadata(text.into()));
     }
 
     /// Commits what is finished now, and waits for the answer.

@@ -60,6 +60,8 @@ enum Later {
 struct Place {
     /// It is to begin here, and did not yet.
     begin: Option<i64>,
+    /// How often that was tried.
+    tries: u32,
     /// Where the reader ends.
     fork: i64,
 }

@@ -172,12 +172,37 @@ impl Member {
 
     /// Moves a partition to that offset and lets it fetch from there.
     pub(crate) fn begin(&self, partition: &TopicPartition, at: i64) -> KafkaResult<()> {
+        let sought = seek(self.consumer(), partition, at)?;
+        self.consumer().resume(&sought)
+    }
+
+    /// As [`Member::begin`], for a partition that librdkafka does not read any more, since its position was out of the log: it is
+    /// assigned again. The eager protocol can only assign all partitions at once, so `others` are those beside it, with the offset that
+    /// each goes on at, or none where it is parked.
+    pub(crate) fn begin_again(
+        &self,
+        partition: &TopicPartition,
+        at: i64,
+        others: &[(TopicPartition, Option<i64>)],
+    ) -> KafkaResult<()> {
         let mut list = TopicPartitionList::with_capacity(1);
         list.add_partition_offset(&partition.topic, partition.partition, Offset::Offset(at))?;
-        // Answered by librdkafka's own thread, without asking a broker.
-        let sought = self.consumer().seek_partitions(list, SEEK_PATIENCE)?;
-        sought.elements().iter().try_for_each(rdkafka::topic_partition_list::TopicPartitionListElem::error)?;
-        self.consumer().resume(&sought)
+        if let RebalanceProtocol::Cooperative = self.consumer().rebalance_protocol() {
+            self.consumer().incremental_unassign(&list)?;
+            self.consumer().incremental_assign(&list)?;
+            return self.consumer().resume(&list);
+        }
+        let mut parked = TopicPartitionList::new();
+        for (other, at) in others {
+            list.add_partition_offset(&other.topic, other.partition, at.map_or(PARKED, Offset::Offset))?;
+            if at.is_none() {
+                parked.add_partition(&other.topic, other.partition);
+            }
+        }
+        self.consumer().assign(&list)?;
+        // A pause outlives the assignment it was made in.
+        self.consumer().resume(&list)?;
+        self.consumer().pause(&parked)
     }
 
     /// Parks a partition again.
@@ -185,6 +210,20 @@ impl Member {
         self.queues.open(partition, false);
         self.consumer().pause(&list_of(std::slice::from_ref(partition)))
     }
+}
+
+/// Moves a partition of either client to that offset.
+pub(crate) fn seek(
+    consumer: &BaseConsumer<Context>,
+    partition: &TopicPartition,
+    to: i64,
+) -> KafkaResult<TopicPartitionList> {
+    let mut list = TopicPartitionList::with_capacity(1);
+    list.add_partition_offset(&partition.topic, partition.partition, Offset::Offset(to))?;
+    // Answered by librdkafka's own thread, without asking a broker.
+    let sought = consumer.seek_partitions(list, SEEK_PATIENCE)?;
+    sought.elements().iter().try_for_each(rdkafka::topic_partition_list::TopicPartitionListElem::error)?;
+    Ok(sought)
 }
 
 /// The partitions of a list.

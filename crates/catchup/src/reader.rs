@@ -4,7 +4,6 @@
 //! by its number alone, and two topics may share that number.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use rdkafka::config::ClientConfig;
 use rdkafka::consumer::Consumer;
@@ -12,7 +11,7 @@ use rdkafka::error::KafkaResult;
 use rdkafka::{Offset, TopicPartitionList};
 
 use crate::delivery::TopicPartition;
-use crate::member::list_of;
+use crate::member::{list_of, seek};
 use crate::queues::Queues;
 use crate::wake::Wake;
 
@@ -59,8 +58,12 @@ impl Reader {
     }
 
     /// Goes on at that offset. What was fetched before may still come for a moment.
-    pub(crate) fn seek(&self, partition: &TopicPartition, to: i64) -> KafkaResult<()> {
-        self.queues.consumer().seek(&partition.topic, partition.partition, Offset::Offset(to), Duration::ZERO)
+    pub(crate) fn seek(&mut self, partition: &TopicPartition, to: i64) -> KafkaResult<()> {
+        match seek(self.queues.consumer(), partition, to) {
+            Ok(_) => Ok(()),
+            // librdkafka does not read a partition any more whose position was out of the log.
+            Err(_) => self.start(partition, to),
+        }
     }
 
     /// Reads the partition no longer; nothing happens when it was not read.

@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use rdkafka::message::{Headers, Message, OwnedMessage};
 use tokio::sync::{Notify, broadcast};
 
+use crate::State::{CatchingUp, Live, Merging};
 use crate::delivery::TopicPartition;
 use crate::wake::Wake;
 use crate::{
@@ -201,6 +202,12 @@ impl Shared {
     pub(crate) fn position(&self, of: &TopicPartition) -> Option<i64> {
         let status = self.state.lock().slots.get(of).map(|slot| slot.machine.status())?;
         Some(status.backfill.map_or(0, |lane| lane.position).max(status.live.position))
+    }
+
+    /// The offset that the live lane reads next; `None` before it has begun.
+    pub(crate) fn live_position(&self, of: &TopicPartition) -> Option<i64> {
+        let status = self.state.lock().slots.get(of).map(|slot| slot.machine.status())?;
+        matches!(status.state, Live | CatchingUp | Merging).then_some(status.live.position)
     }
 
     /// Whether the application has records of that partition in hand.

@@ -4,6 +4,7 @@
     clippy::expect_used,
     clippy::indexing_slicing,
     clippy::panic,
+    clippy::single_range_in_vec_init,
     missing_docs,
     reason = "test code"
 )]
@@ -15,7 +16,7 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use milena_catchup::Progress;
+use milena_catchup::{Event, Happened, Lag, Lane, Progress};
 use milena_testkit::TestServer;
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer as _};
 use rdkafka::message::Message;
@@ -23,7 +24,7 @@ use rdkafka::{Offset, TopicPartitionList};
 use rustix::process::{Pid, Signal, kill_process};
 use support::child::Consumer;
 use support::milena::{GROUP, TOPIC, behind};
-use support::{SOON, committed, config, produce};
+use support::{SOON, Watched, committed, config, produce};
 
 fn set(range: std::ops::Range<i64>) -> BTreeSet<i64> {
     range.collect()
@@ -143,6 +144,64 @@ async fn b36_c13_what_the_retention_took_is_reported() {
     let next = start(&bootstrap);
     next.event("GapExpired(70..90)");
     assert_eq!(next.take(30), (set(0..0), set(90..120)));
+}
+
+/// Deletes what a lane has not read yet, while it runs.
+async fn expires_while(lane: Lane, strategy: &str) {
+    let (_server, bootstrap) = behind(2).await;
+    // Little is fetched ahead of the ten that may be in flight.
+    let mut config = config(&bootstrap, GROUP);
+    config
+        .set("fetch.message.max.bytes", "1000")
+        .set("queued.max.messages.kbytes", "1")
+        .set("queued.min.messages", "1");
+    config.set("partition.assignment.strategy", strategy);
+    for start in (120..1_120).step_by(50) {
+        produce(&bootstrap, TOPIC, 0, start..start + 50);
+    }
+    let fork_when = if lane == Lane::Live { Lag::never() } else { Lag::records(10) };
+    let builder = Watched::with(config).in_flight_max(lane, 10).fork_when(fork_when);
+    let mut consumer = Watched::start(builder, &[TOPIC]);
+    let mut held = Vec::new();
+    while consumer.status(TOPIC, 0).is_none_or(|status| status.backfill.unwrap_or(status.live).in_hand != 10) {
+        held.push(consumer.next().await);
+    }
+    support::milena::delete_below(&bootstrap, TOPIC, 1_110).await;
+    for delivery in held {
+        consumer.ack(delivery);
+    }
+    let mut reported = 0;
+    while consumer.status(TOPIC, 0).unwrap().floor < 1_120 {
+        tokio::select! {
+            delivery = tokio::time::timeout(SOON, consumer.consumer.recv()) => {
+                delivery.expect("a delivery in time").unwrap().unwrap().ack();
+            }
+            happened = consumer.events.next() => if let Some(Happened::To(_, Event::GapExpired(range))) = happened {
+                assert_eq!(range.end, 1_110);
+                reported = range.end - range.start;
+            },
+        }
+    }
+    assert!(reported > 500, "{lane:?}, {strategy}: {reported} offsets");
+    // And the live lanes go on, that of the other partition too.
+    produce(&bootstrap, TOPIC, 0, 1_120..1_125);
+    produce(&bootstrap, TOPIC, 1, 120..125);
+    let mut seen = BTreeSet::new();
+    while !(seen.contains(&(0, 1_124)) && seen.contains(&(1, 124))) {
+        let delivery = tokio::time::timeout(SOON, consumer.consumer.recv()).await.expect("a delivery in time");
+        let delivery = delivery.unwrap().unwrap();
+        seen.insert((delivery.record().partition(), delivery.record().offset()));
+        delivery.ack();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_retention_takes_before_a_running_lane_is_reported_and_passed_over() {
+    tokio::join!(
+        expires_while(Lane::Backfill, "range"),
+        expires_while(Lane::Live, "range"),
+        expires_while(Lane::Live, "cooperative-sticky"),
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

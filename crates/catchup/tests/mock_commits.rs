@@ -12,7 +12,7 @@ mod support;
 
 use std::time::{Duration, Instant};
 
-use milena_catchup::{AckOutcome, Commit, CommitFailure, Delivery, Error, Event, Lane, Progress};
+use milena_catchup::{AckOutcome, Commit, CommitFailure, Delivery, Error, Event, Lane, Progress, user_metadata};
 use rdkafka::message::Message;
 use rdkafka::types::{RDKafkaApiKey, RDKafkaRespErr};
 use support::mock::{GROUP, Mock, TOPIC, behind};
@@ -160,6 +160,55 @@ async fn one_partition_that_is_refused_does_not_take_the_others_with_it() {
         assert_eq!(committed(&bootstrap, GROUP, TOPIC, partition).unwrap().0, 100, "partition {partition}");
         assert_eq!(consumer.status(TOPIC, partition).unwrap().committed, Some(100), "partition {partition}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn b44_the_live_lane_waits_while_the_ranges_take_too_much_of_the_metadata() {
+    let (_mock, bootstrap) = behind(1);
+    let mut consumer = Watched::start(Watched::builder(&bootstrap, GROUP).metadata_bytes_max(100), &[TOPIC]);
+    consumer.event(|event| matches!(event, Event::Forked { .. })).await;
+    produce(&bootstrap, TOPIC, 0, 120..220);
+    let mut held = Vec::new();
+    for _ in 70..220 {
+        held.push(consumer.next().await);
+    }
+    let (odd, held): (Vec<_>, Vec<_>) = held.into_iter().partition(|delivery| delivery.record().offset() % 2 == 1);
+    for delivery in odd {
+        consumer.ack(delivery);
+    }
+    let status = consumer.status(TOPIC, 0).unwrap();
+    assert!(status.live.paused && status.metadata_bytes > 75, "{status:?}");
+    let epoch = status.epoch;
+    produce(&bootstrap, TOPIC, 0, 220..230);
+    // Longer than a session: a lane that waits is no reason to be silent.
+    tokio::time::sleep(Duration::from_secs(7)).await;
+    assert!(consumer.is_quiet().await);
+    for delivery in held {
+        consumer.ack(delivery);
+    }
+    let (live, _) = consumer.take(10, |_, _| true).await;
+    assert_eq!(live, (220..230).collect::<Vec<_>>());
+    assert_eq!(consumer.status(TOPIC, 0).unwrap().epoch, epoch);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn b45_the_users_own_metadata_stays_beside_the_ranges() {
+    let (_mock, bootstrap) = behind(1);
+    let mut consumer = in_the_middle(&bootstrap).await;
+    consumer.consumer.set_user_metadata(TOPIC, 0, "shard 7");
+    consumer.consumer.commit().await.unwrap();
+    let (_, metadata) = stored(&bootstrap);
+    assert_eq!(user_metadata(&metadata), "shard 7");
+    assert_eq!(Progress::decode(&metadata).unwrap().ahead.len(), 2);
+    consumer.consumer.set_user_metadata(TOPIC, 0, "x".repeat(milena_catchup::USER_METADATA_BYTES_MAX + 1));
+    consumer.event(|event| matches!(event, Event::UserMetadataTooLong { .. })).await;
+    consumer.consumer.close().await.unwrap();
+    // The next owner keeps what it finds.
+    let mut next = Watched::start(Watched::builder(&bootstrap, GROUP), &[TOPIC]);
+    next.take(32, |_, _| true).await;
+    next.consumer.commit().await.unwrap();
+    let (floor, metadata) = stored(&bootstrap);
+    assert_eq!((floor, user_metadata(&metadata)), (140, "shard 7"));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -14,6 +14,9 @@ use crate::{Epoch, Input, Lane, Output};
 /// Time until a begin that was refused is tried again: the client is not yet through with an earlier assignment.
 const AGAIN: Duration = Duration::from_millis(50);
 
+/// Tries after which a partition is assigned again.
+const TRIES_MAX: u32 = 5;
+
 impl Driver {
     pub(super) fn do_tasks(&mut self) {
         while let Some(Task { partition, epoch, what }) = self.shared.task() {
@@ -33,9 +36,8 @@ impl Driver {
                 self.or_restart("start of the reader", &partition, started);
             }
             Output::SeekReader { offset } => {
-                // One that fails costs only time: the reader goes on to that offset by itself.
-                let sought = self.reader.as_ref().map_or(Ok(()), |reader| reader.seek(&partition, offset));
-                said("seek of the reader", &partition, sought);
+                let sought = self.reader.as_mut().map_or(Ok(()), |reader| reader.seek(&partition, offset));
+                self.or_restart("seek of the reader", &partition, sought);
             }
             Output::StopReader => self.stop_reader(&partition),
             Output::Pause(lane) => self.open(lane, &partition, false),
@@ -69,13 +71,31 @@ impl Driver {
         }
         let Some(place) = self.places.get_mut(partition) else { return };
         let Some(offset) = place.begin else { return };
-        match self.member.begin(partition, offset) {
-            Ok(()) => place.begin = None,
+        place.tries += 1;
+        // Not while the group waits for an answer, which an assignment would be.
+        let begun = if place.tries > TRIES_MAX && self.leaving.is_none() {
+            self.member.begin_again(partition, offset, &self.beside(partition))
+        } else {
+            self.member.begin(partition, offset)
+        };
+        let Some(place) = self.places.get_mut(partition) else { return };
+        match begun {
+            Ok(()) => (place.begin, place.tries) = (None, 0),
             Err(error) => {
                 tracing::debug!("{partition} does not begin at {offset} yet: {error}");
                 self.later.push((Instant::now() + AGAIN, Later::Begin(partition.clone(), epoch)));
             }
         }
+    }
+
+    /// All other partitions, with the offsets at which their live lanes go on.
+    fn beside(&self, partition: &TopicPartition) -> Vec<(TopicPartition, Option<i64>)> {
+        let others = self.places.iter().filter(|(other, _)| *other != partition);
+        let at = |(other, place): (&TopicPartition, &super::Place)| {
+            let at = if place.begin.is_none() { self.shared.live_position(other) } else { None };
+            (other.clone(), at)
+        };
+        others.map(at).collect()
     }
 
     fn open(&mut self, lane: Lane, partition: &TopicPartition, open: bool) {
