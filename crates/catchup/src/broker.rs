@@ -42,6 +42,9 @@ pub(crate) enum Job {
     LogStart(TopicPartition, Epoch),
     Commit(Vec<View>),
     ReadBack(TopicPartition, Epoch),
+    /// Anything at all of the leader of this partition: librdkafka's thread for a broker sleeps up to a second when it had nothing to
+    /// fetch, a partition that begins does not wake it, and a question does.
+    Nudge(TopicPartition),
     /// Closing a client takes a moment.
     Discard(Reader),
 }
@@ -118,6 +121,11 @@ impl Asker {
                     let found = committed(&consumer, list_of(std::slice::from_ref(&partition)));
                     let found = found.ok().and_then(|mut all| all.pop()).and_then(|(_, found)| found.ok().flatten());
                     self.answer(Answer::ReadBack(partition, epoch, found));
+                }
+                Job::Nudge(partition) => {
+                    if let Err(error) = consumer.fetch_watermarks(&partition.topic, partition.partition, PATIENCE) {
+                        tracing::debug!("ends of {partition}: {error}");
+                    }
                 }
                 Job::Discard(reader) => drop(reader),
             }

@@ -23,6 +23,10 @@ const AHEAD: &str = "queued.max.messages.kbytes";
 /// The most that librdkafka takes for it.
 const AHEAD_MAX: u64 = 2_097_151;
 
+/// How long librdkafka waits, in milliseconds, before it looks again at a queue that was full or a partition that was paused. Its own
+/// default of a second would be what a lane with a small bound spends most of its time with.
+const LOOK_AGAIN: (&str, &str) = ("fetch.queue.backoff.ms", "10");
+
 /// What one poll gave.
 pub(crate) enum Polled {
     Record(OwnedMessage),
@@ -53,6 +57,9 @@ impl Queues {
     pub(crate) fn create(mut config: ClientConfig, ahead: u64, wake: &Arc<Wake>) -> KafkaResult<Self> {
         if config.get(AHEAD).is_none() {
             config.set(AHEAD, (ahead / 1_024).clamp(1, AHEAD_MAX).to_string());
+        }
+        if config.get(LOOK_AGAIN.0).is_none() {
+            config.set(LOOK_AGAIN.0, LOOK_AGAIN.1);
         }
         let mut consumer: BaseConsumer<Context> = config.create_with_context(Context::new())?;
         let waker = Arc::clone(wake);

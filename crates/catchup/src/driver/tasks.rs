@@ -80,7 +80,10 @@ impl Driver {
         };
         let Some(place) = self.places.get_mut(partition) else { return };
         match begun {
-            Ok(()) => (place.begin, place.tries) = (None, 0),
+            Ok(()) => {
+                (place.begin, place.tries) = (None, 0);
+                self.asking.ask(Job::Nudge(partition.clone()));
+            }
             Err(error) => {
                 tracing::debug!("{partition} does not begin at {offset} yet: {error}");
                 self.later.push((Instant::now() + AGAIN, Later::Begin(partition.clone(), epoch)));
