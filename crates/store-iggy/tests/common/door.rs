@@ -3,13 +3,14 @@
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
 
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
 use milena_iggy_door::{Door, DoorConfig, DoorLimits, OffsetRules, Secret, TopicAdmin};
 use milena_server::memory::Memory;
-use milena_store::Store;
-use milena_store::testing::MemoryStore;
+use milena_store::testing::{Layer, Layered, MemoryStore};
+use milena_store::{Entry, PartitionRef, ReadLimit, Store, StoreFuture};
 use milena_store_iggy::{IggyConfig, IggyStore, SecretString};
 use parking_lot::Mutex;
 
@@ -18,10 +19,42 @@ use crate::common::{RUNTIME, open};
 pub const USER: &str = "iggy";
 pub const PASSWORD: &str = "secret";
 
+/// Stream, topic, and offsets of messages that are passed over without a word, as by a server whose files have holes.
+pub type Hole = (String, String, Range<u64>);
+
+struct Holed {
+    memory: MemoryStore,
+    hole: Arc<Mutex<Option<Hole>>>,
+}
+
+impl Layer for Holed {
+    fn below(&self) -> &dyn Store {
+        &self.memory
+    }
+
+    fn read<'a>(&'a self, at: &'a PartitionRef, from: u64, limit: ReadLimit) -> StoreFuture<'a, Vec<Entry>> {
+        Box::pin(async move {
+            let hole = self.hole.lock().clone();
+            let of_this = |(stream, topic, _): &Hole| stream == at.topic.stream() && topic == at.topic.topic();
+            let Some((_, _, hole)) = hole.filter(of_this) else { return self.memory.read(at, from, limit).await };
+            let from = if hole.contains(&from) { hole.end } else { from };
+            if from >= self.memory.bounds(at).await?.end {
+                return Ok(Vec::new());
+            }
+            let mut entries = self.memory.read(at, from, limit).await?;
+            // What state is kept in comes one message an entry.
+            entries.retain(|entry| !hole.contains(&entry.base_offset));
+            Ok(entries)
+        })
+    }
+}
+
 /// Iggy's protocol in this process, on a store in memory of its own.
 pub struct TestServer {
     pub door: Mutex<Option<Door>>,
     pub memory: MemoryStore,
+    /// Messages that the server lists and does not deliver.
+    pub hole: Arc<Mutex<Option<Hole>>>,
     address: Mutex<SocketAddr>,
     rules: OffsetRules,
 }
@@ -35,7 +68,7 @@ impl TestServer {
     pub fn with(rules: OffsetRules) -> Self {
         let memory = MemoryStore::new();
         let address = Mutex::new(SocketAddr::from(([127, 0, 0, 1], 0)));
-        let server = Self { door: Mutex::new(None), memory, address, rules };
+        let server = Self { door: Mutex::new(None), memory, hole: Arc::default(), address, rules };
         server.start();
         server
     }
@@ -43,7 +76,8 @@ impl TestServer {
     /// Another one with what this one has now, as a replica that gets nothing more.
     pub fn replica(&self) -> Self {
         let address = Mutex::new(SocketAddr::from(([127, 0, 0, 1], 0)));
-        let server = Self { door: Mutex::new(None), memory: self.memory.copy(), address, rules: self.rules };
+        let (memory, hole) = (self.memory.copy(), Arc::default());
+        let server = Self { door: Mutex::new(None), memory, hole, address, rules: self.rules };
         server.start();
         server
     }
@@ -59,7 +93,8 @@ impl TestServer {
             instance_id: 0,
             limits: DoorLimits::default(),
         };
-        let store: Arc<dyn Store> = Arc::new(self.memory.again());
+        let store: Arc<dyn Store> =
+            Arc::new(Layered(Holed { memory: self.memory.again(), hole: Arc::clone(&self.hole) }));
         let admin: Arc<dyn TopicAdmin> = Arc::new(Arc::clone(&store));
         let budget = Arc::new(Memory::new(256 << 20));
         let door = RUNTIME.block_on(Box::pin(Door::open(config, store, admin, budget))).unwrap();

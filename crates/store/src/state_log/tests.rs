@@ -10,6 +10,7 @@ use crate::error::StoreError;
 use crate::testing::{Fault, MemoryStore};
 use crate::types::{Bounds, Durability};
 
+mod holes;
 mod property;
 
 const TOPIC: &str = "table";
