@@ -74,6 +74,9 @@ pub(crate) const BOUNDS_MAX_AGE: Duration = Duration::from_millis(5);
 pub(crate) const PROBE_INTERVAL_MIN: Duration = Duration::from_millis(10);
 pub(crate) const PROBE_INTERVAL_MAX: Duration = Duration::from_millis(250);
 
+/// Topics that are looked at side by side, one for each connection that such questions take.
+pub(crate) const PROBES_AT_ONCE: usize = CONTROL_CONNECTIONS;
+
 /// How long a topic is looked at after somebody last asked for its end. Longer than the longest wait of a fetch.
 pub(crate) const INTEREST: Duration = Duration::from_secs(35);
 

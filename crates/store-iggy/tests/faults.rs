@@ -22,7 +22,7 @@ use iggy::prelude::{
     Client, Identifier, MessageClient, Partitioning, PersonalAccessTokenClient, TcpClient, TopicClient,
     TopicCreateOptions,
 };
-use iggy_binary_protocol::codes::POLL_MESSAGES_CODE;
+use iggy_binary_protocol::codes::{GET_TOPIC_CODE, POLL_MESSAGES_CODE};
 use iggy_binary_protocol::consensus::Operation;
 use iggy_common::{AutoLogin, Credentials, IggyMessage, TcpClientConfig};
 use milena_iggy_door::faults::{Fault, On};
@@ -370,6 +370,34 @@ fn what_somebody_else_writes_is_announced_while_an_end_is_of_interest() {
     eventually("the watcher hears of it", || recorder.ends.lock().contains(&told));
     let entries = block_on(case.store.read(&case.at(), 0, ALL)).unwrap();
     assert_eq!(Frames::new(&entries[0].frames).next().unwrap().payload, b"foreign");
+}
+
+#[test]
+fn a_topic_that_the_server_does_not_answer_about_holds_up_no_other() {
+    let case = Case::new();
+    let recorder = Arc::new(Recorder::default());
+    case.store.watch(Arc::clone(&recorder) as Arc<dyn GrowthWatcher>);
+    let more = ["a", "b", "c"].map(|name| {
+        block_on(case.store.create_topic("kafka", name, 1, &TopicSettings::default())).unwrap().topic.partition(0)
+    });
+    let native = case.native();
+    for at in &more {
+        block_on(case.store.bounds(at)).unwrap();
+    }
+    // Whichever is asked about next.
+    let left = || case.server.door.lock().as_ref().unwrap().faults().left();
+    case.server.door.lock().as_ref().unwrap().faults().plan(On::Code(GET_TOPIC_CODE), Fault::SwallowReply);
+    eventually("a question is not answered", || left() == 0);
+    let asked = Instant::now();
+    for topic in ["a", "b", "c"] {
+        let mut messages = vec![IggyMessage::from("foreign")];
+        let (stream, topic, partition) = (name("kafka"), name(topic), Partitioning::partition_id(0));
+        RUNTIME.block_on(native.send_messages(&stream, &topic, &partition, &mut messages)).unwrap();
+    }
+    let told = || more.iter().filter(|at| recorder.ends.lock().contains(&((*at).clone(), 1))).count();
+    eventually("the others are looked at", || told() >= 2);
+    assert!(asked.elapsed() < Duration::from_secs(5), "an answer is waited for 10 s: {:?}", asked.elapsed());
+    eventually("and that one, later", || told() == 3);
 }
 
 #[test]
