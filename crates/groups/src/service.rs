@@ -260,10 +260,16 @@ impl Groups {
         }
     }
 
-    /// As [`Groups::loaded`], in place of `loading`, which heard of topics that were deleted in the meantime.
-    pub fn loaded_in_place_of(&mut self, loading: &mut Self, now: Timestamp, out: &mut Outputs) {
+    /// As [`Groups::loaded`], in place of `loading`, which heard of topics that were deleted in the meantime. Call
+    /// [`Groups::pay`] then until there is nothing to do.
+    pub fn loaded_in_place_of(&mut self, loading: &mut Self, now: Timestamp) {
         self.loaded(now);
-        self.offsets.catch_up(&mut loading.offsets, out);
+        self.offsets.catch_up(&mut loading.offsets);
+    }
+
+    /// As [`Offsets::pay`].
+    pub fn pay(&mut self, out: &mut Outputs) -> bool {
+        self.offsets.pay(out)
     }
 
     /// Lets go of offsets that are too old, and of groups that have neither members nor offsets, in the next slice of a

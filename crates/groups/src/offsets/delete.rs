@@ -100,20 +100,23 @@ impl Offsets {
             self.owe(topic);
             return;
         }
-        let change = Change::RemoveTopic { topic: topic.clone() };
-        self.table.apply(change.clone());
         if self.is_full() {
+            self.table.apply(Change::RemoveTopic { topic: topic.clone() });
             self.owe(topic);
         } else {
-            self.stage(change, Reply::None, out);
+            self.remove_topic(topic.clone(), out);
         }
     }
 
-    /// Takes away the offsets of topics that were deleted while these here were loaded in place of `loading`, which heard of it.
-    pub(crate) fn catch_up(&mut self, loading: &mut Self, out: &mut Outputs) {
-        for topic in std::mem::take(&mut loading.owed) {
-            self.topic_deleted(&topic, out);
-        }
+    /// Takes over which topics were deleted while these here were loaded in place of `loading`, which heard of it.
+    pub(crate) fn catch_up(&mut self, loading: &mut Self) {
+        self.owed.append(&mut loading.owed);
+    }
+
+    fn remove_topic(&mut self, topic: TopicKey, out: &mut Outputs) {
+        let change = Change::RemoveTopic { topic };
+        self.table.apply(change.clone());
+        self.stage(change, Reply::None, out);
     }
 
     /// The log did not take the removal of a topic.
@@ -124,20 +127,19 @@ impl Offsets {
         }
     }
 
-    /// Writes the removals that are owed, as far as there is room.
-    pub(crate) fn pay(&mut self, out: &mut Outputs) {
-        while self.is_loaded()
-            && !self.is_full()
-            && let Some(topic) = self.owed.pop_first()
-        {
-            self.topic_deleted(&topic, out);
+    /// Writes a removal that is owed, if there is room; false when there was nothing to do. Each is a look at all groups.
+    pub fn pay(&mut self, out: &mut Outputs) -> bool {
+        if !self.is_loaded() || self.is_full() {
+            return false;
         }
+        let owed = self.owed.pop_first();
+        owed.map(|topic| self.remove_topic(topic, out)).is_some()
     }
 
     /// Writes the removal of a topic that is owed, because an offset of it will follow: the name is in use again.
     pub(super) fn pay_for(&mut self, topic: &TopicKey, out: &mut Outputs) {
-        if self.owed.remove(topic) {
-            self.stage(Change::RemoveTopic { topic: topic.clone() }, Reply::None, out);
+        if let Some(topic) = self.owed.take(topic) {
+            self.remove_topic(topic, out);
         }
     }
 

@@ -10,6 +10,7 @@ use milena_groups::Groups;
 use milena_store::state_log::{StateEvent, StateLog, StateLogOptions};
 use milena_store::{Store, StoreError};
 use tokio::sync::watch;
+use tokio::task::yield_now;
 use tokio::time::{Duration, Instant, sleep};
 
 use super::appender::Appender;
@@ -119,6 +120,10 @@ impl Keeper {
         tracing::info!(offsets = groups.offsets().len(), "committed offsets are loaded");
         self.shared.metrics.loads.add(1);
         self.shared.begin(groups);
+        while self.shared.run(|groups, _, out| groups.pay(out)) {
+            // Each is a look at all groups; between two of them others have their turn.
+            yield_now().await;
+        }
         forget_missing(&self.shared, &self.existing).await;
         Ok(log)
     }

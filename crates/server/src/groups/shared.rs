@@ -119,7 +119,7 @@ impl Shared {
     /// Serves groups whose log was replayed.
     pub(super) fn begin(&self, mut groups: Groups) {
         let before = self.run_on_state(|state, now| {
-            groups.loaded_in_place_of(&mut state.groups, now.wall, &mut state.out);
+            groups.loaded_in_place_of(&mut state.groups, now.wall);
             std::mem::replace(&mut state.groups, groups)
         });
         drop(before);

@@ -221,11 +221,41 @@ fn topics_that_are_deleted_while_offsets_are_loaded_are_taken_away_from_what_was
     loading.topic_deleted(&key("t"), &mut desk.out);
     assert!(desk.out.appends.is_empty());
     let mut restarted = desk.restarted();
-    restarted.offsets.catch_up(&mut loading, &mut restarted.out);
+    restarted.offsets.catch_up(&mut loading);
+    assert!(restarted.offsets.pay(&mut restarted.out));
+    assert!(!restarted.offsets.pay(&mut restarted.out), "nothing else is owed");
     restarted.settle_all(true);
     for desk in [&restarted, &restarted.restarted()] {
         assert_eq!((desk.get("g", "t", 0), desk.get("g", "u", 0)), (None, Some(1)));
     }
+}
+
+#[test]
+fn what_is_committed_before_a_removal_that_is_owed_was_written_does_not_go_with_it() {
+    let mut desk = filled();
+    let mut loading = Offsets::new(OffsetConfig::default());
+    loading.topic_deleted(&key("t"), &mut desk.out);
+    let mut restarted = desk.restarted();
+    restarted.offsets.catch_up(&mut loading);
+    restarted.commit("i", vec![topic("t", vec![part(0, 9)])]);
+    assert!(!restarted.offsets.pay(&mut restarted.out), "nothing is owed any more");
+    for desk in [&restarted, &restarted.restarted()] {
+        assert_eq!((desk.get("g", "t", 0), desk.get("h", "t", 0), desk.get("i", "t", 0)), (None, None, Some(9)));
+    }
+}
+
+#[test]
+fn removals_that_are_owed_are_written_one_by_one() {
+    let (mut desk, _) = full();
+    for name in ["t", "u", "v"] {
+        desk.offsets.topic_deleted(&key(name), &mut desk.out);
+    }
+    for left in [3, 2, 1, 0] {
+        assert_eq!((desk.offsets.owed.len(), desk.out.appends.len()), (left, 1));
+        let append = desk.out.appends.remove(0);
+        desk.settle(append, true);
+    }
+    assert!(desk.out.appends.is_empty() && desk.restarted().rows().is_empty());
 }
 
 #[test]
