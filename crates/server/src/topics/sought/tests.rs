@@ -4,23 +4,25 @@ use std::sync::atomic::AtomicUsize;
 
 use milena_records::Codec;
 use milena_records::client::{Record, build_batch};
-use milena_store::testing::{Layer, Layered, MemoryStore};
+use milena_store::testing::{Layer, Layered, MemoryStore, OffsetRules};
 use milena_store::{Capabilities, Store, StoreFuture, TopicInfo, TopicSettings};
 use milena_wire::kafka_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
 use milena_wire::kafka_protocol::messages::offset_commit_request::{
     OffsetCommitRequestPartition, OffsetCommitRequestTopic,
 };
+use milena_wire::kafka_protocol::messages::offset_fetch_request::OffsetFetchRequestTopic;
 use milena_wire::kafka_protocol::messages::offset_for_leader_epoch_request::{
     OffsetForLeaderPartition, OffsetForLeaderTopic,
 };
 use milena_wire::kafka_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
 use milena_wire::kafka_protocol::messages::{
-    GroupId, ListOffsetsRequest, OffsetCommitRequest, OffsetForLeaderEpochRequest, ProduceRequest,
+    GroupId, ListOffsetsRequest, OffsetCommitRequest, OffsetFetchRequest, OffsetForLeaderEpochRequest, ProduceRequest,
 };
 use milena_wire::kafka_protocol::protocol::StrBytes;
 
 use super::*;
 use crate::config::ServerConfig;
+use crate::groups::OffsetStorage;
 use crate::handlers::testing::{Bench, name};
 
 /// A store that counts how often its topics are listed, and can take its time for it.
@@ -214,9 +216,13 @@ async fn a_store_that_hangs_gathers_no_looks() {
 
 /// A gateway that knows topic `t` with one partition, where another one has grown it to four.
 async fn behind() -> (Bench, Listed) {
-    let store = Listed::new(true);
+    behind_with(Listed::new(true), OffsetStorage::default()).await
+}
+
+async fn behind_with(store: Listed, offset_storage: OffsetStorage) -> (Bench, Listed) {
     store.create("t").await;
-    let bench = Bench::over(ServerConfig::default(), Arc::new(Layered(store.clone()))).await;
+    let config = ServerConfig { offset_storage, ..ServerConfig::default() };
+    let bench = Bench::over(config, Arc::new(Layered(store.clone()))).await;
     let topic = bench.broker.topics.by_name("t").unwrap();
     store.memory.grow_topic(&topic.store, 4).await.unwrap();
     store.lists.store(0, Ordering::Relaxed);
@@ -278,4 +284,28 @@ async fn a_producer_is_told_at_once_and_its_next_try_is_taken() {
         tokio::time::sleep(Duration::from_millis(100)).await;
         assert_eq!((code().await, store.lists()), (0, 1));
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_offset_that_the_store_keeps_of_a_partition_that_others_added_is_not_said_to_be_missing() {
+    let memory = MemoryStore::with_offsets(OffsetRules::Free);
+    let store = Listed { memory, ..Listed::new(true) };
+    let (bench, store) = behind_with(store, OffsetStorage::ConsumerOffsets).await;
+    let config = ServerConfig { offset_storage: OffsetStorage::ConsumerOffsets, ..ServerConfig::default() };
+    let other = Bench::over(config, Arc::new(Layered(store.clone()))).await;
+    let partition = OffsetCommitRequestPartition::default().with_partition_index(3).with_committed_offset(7);
+    let topic = OffsetCommitRequestTopic::default().with_name(name("t")).with_partitions(vec![partition]);
+    let commit = OffsetCommitRequest::default()
+        .with_group_id(GroupId(StrBytes::from_static_str("g")))
+        .with_generation_id_or_member_epoch(-1)
+        .with_topics(vec![topic]);
+    assert_eq!(other.ask(7, &commit).await.topics[0].partitions[0].error_code, 0);
+    store.lists.store(0, Ordering::Relaxed);
+    let asked = OffsetFetchRequestTopic::default().with_name(name("t")).with_partition_indexes(vec![0, 3, 4]);
+    let group = GroupId(StrBytes::from_static_str("g"));
+    let response =
+        bench.ask(5, &OffsetFetchRequest::default().with_group_id(group).with_topics(Some(vec![asked]))).await;
+    let found = response.topics[0].partitions.iter();
+    let found: Vec<_> = found.map(|partition| (partition.error_code, partition.committed_offset)).collect();
+    assert_eq!((found, store.lists()), (vec![(0, -1), (0, 7), (0, -1)], 1));
 }
