@@ -96,6 +96,25 @@ fn b48_without_an_answer_to_the_last_commit_the_second_deadline_releases() {
 }
 
 #[test]
+fn the_last_commit_does_not_wait_for_the_answer_to_one_before() {
+    let (mut world, mut life) = catching_up(forking());
+    life.ack(&mut world, 70);
+    life.on(&mut world, Input::CommitDue);
+    for offset in (71..90).chain(120..140) {
+        life.ack(&mut world, offset);
+    }
+    life.on(&mut world, Input::Revoke);
+    let sent: Vec<_> = life.commits.iter().map(|sent| (sent.floor, sent.last)).collect();
+    assert_eq!(sent, [(71, false), (90, true)]);
+    // The answer to the first comes late and does not release.
+    life.answer(&mut world, true, Some(Ok(())));
+    assert!(!life.released);
+    life.answer(&mut world, true, Some(Ok(())));
+    assert!(life.released);
+    assert_eq!(world.committed, Some((90, metadata(90, &[120..140]))));
+}
+
+#[test]
 fn a_deferred_record_is_not_waited_for_in_a_drain() {
     let (mut world, mut life) = catching_up(forking());
     life.on(&mut world, Input::Revoke);
@@ -214,7 +233,7 @@ fn any_input() -> impl Strategy<Value = Input> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(800))]
+    #![proptest_config(ProptestConfig::with_cases(500))]
 
     /// Whatever comes in whichever state: an answer, no panic, one release at most, and nothing sent behind it.
     #[test]

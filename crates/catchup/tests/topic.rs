@@ -150,6 +150,19 @@ fn b64_the_checkpoint_is_removed_only_after_the_commit_that_covers_it() {
 }
 
 #[test]
+fn the_base_of_a_checkpoint_is_the_floor_that_the_broker_took() {
+    let mut world = world();
+    let mut life = run(&mut world, (70..80).chain(120..130));
+    life.on(&mut world, Input::CommitDue);
+    for offset in 80..85 {
+        life.ack(&mut world, offset);
+    }
+    life.answer(&mut world, true, Some(Ok(())));
+    // The next commit may never arrive, and then a checkpoint above 80 would be of no use.
+    assert_eq!(life.saves[0].1, Some(checkpoint(80, &[80..85, 120..130])));
+}
+
+#[test]
 fn a_drain_waits_for_commit_and_checkpoint() {
     let mut world = world();
     let mut life = run(&mut world, 120..140);
