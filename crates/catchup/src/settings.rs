@@ -18,6 +18,7 @@ pub enum Order {
     #[default]
     LiveFirst,
     /// Strictly by offset: the old ones first; new ones are fetched meanwhile into a bounded buffer and follow.
+    /// A record that the application defers comes later than its offset says; that is its own wish.
     Offset,
 }
 
