@@ -2,7 +2,7 @@
 //!
 //! One lock over all of it, held for as long as one step of one partition takes, never over I/O.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use parking_lot::Mutex;
 use rdkafka::message::{Headers, Message, OwnedMessage};
@@ -222,7 +222,7 @@ impl Shared {
     }
 
     /// True while one of these is there.
-    pub(crate) fn any(&self, of: &[TopicPartition]) -> bool {
+    pub(crate) fn any(&self, of: &BTreeSet<TopicPartition>) -> bool {
         let state = self.state.lock();
         of.iter().any(|partition| state.slots.contains_key(partition))
     }

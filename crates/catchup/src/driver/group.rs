@@ -1,5 +1,6 @@
 //! Assignments, revocations, the end.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use super::{Driver, Place};
@@ -17,7 +18,8 @@ const LOOK: Duration = Duration::from_millis(100);
 /// Partitions on their way out.
 #[derive(Debug)]
 pub(super) struct Leaving {
-    partitions: Vec<TopicPartition>,
+    /// Each once, whoever wants it back: what comes of time that is over is not the same the second time.
+    partitions: BTreeSet<TopicPartition>,
     /// Until then the application may acknowledge; then once more until the last commit is answered.
     deadline: Instant,
     /// The application's time is over.
@@ -74,7 +76,7 @@ impl Driver {
         }
         let deadline = Instant::now() + self.shared.settings().drain_deadline;
         let leaving = self.leaving.get_or_insert_with(|| Leaving {
-            partitions: Vec::new(),
+            partitions: BTreeSet::new(),
             deadline,
             over: false,
             taken_back: None,
@@ -97,7 +99,15 @@ impl Driver {
                 leaving.deadline = leaving.deadline.min(deadline);
                 leaving.closing = true;
             }
-            None => self.leaving = Some(Leaving { partitions, deadline, over: false, taken_back: None, closing: true }),
+            None => {
+                self.leaving = Some(Leaving {
+                    partitions: partitions.into_iter().collect(),
+                    deadline,
+                    over: false,
+                    taken_back: None,
+                    closing: true,
+                });
+            }
         }
     }
 
