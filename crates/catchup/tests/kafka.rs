@@ -1,0 +1,339 @@
+//! Over an Apache Kafka broker: what only it has (transactions, compaction), and what must be so with any.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    missing_docs,
+    reason = "test code"
+)]
+
+mod support;
+
+use std::sync::{Arc, Mutex, Weak};
+use std::time::{Duration, Instant};
+
+use milena_catchup::{Event, Lane, Order, State};
+use milena_testkit::kafka::KafkaChild;
+use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
+use rdkafka::client::DefaultClientContext;
+use rdkafka::config::ClientConfig;
+use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::message::Message;
+use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
+use rdkafka::{Offset, TopicPartitionList};
+use support::{SOON, Watched, commit, committed, config, produce};
+
+/// One broker for all tests that run at a time; the last one ends it.
+fn broker() -> Arc<KafkaChild> {
+    static RUNNING: Mutex<Weak<KafkaChild>> = Mutex::new(Weak::new());
+    let mut running = RUNNING.lock().unwrap();
+    if let Some(broker) = running.upgrade() {
+        return broker;
+    }
+    let mut broker = KafkaChild::builder()
+        .property("log.cleaner.backoff.ms", "100")
+        .property("log.initial.task.delay.ms", "100")
+        .property("group.min.session.timeout.ms", "1000")
+        .spawn()
+        .unwrap();
+    broker.ready().unwrap();
+    // The first question for a coordinator makes the topic of offsets, and until that is loaded there is none.
+    let asks: BaseConsumer = config(&broker.address().to_string(), "first").create().unwrap();
+    let mut any = TopicPartitionList::new();
+    any.add_partition("any", 0);
+    let start = Instant::now();
+    while let Err(error) = asks.committed_offsets(any.clone(), SOON) {
+        assert!(start.elapsed() < SOON, "{error}");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let broker = Arc::new(broker);
+    *running = Arc::downgrade(&broker);
+    broker
+}
+
+/// A test's own topic of one partition, which also names its group.
+struct Bench {
+    broker: Arc<KafkaChild>,
+    name: &'static str,
+}
+
+impl Bench {
+    async fn new(name: &'static str, configs: &[(&str, &str)]) -> Self {
+        let broker = tokio::task::spawn_blocking(broker).await.unwrap();
+        let bench = Self { broker, name };
+        let topic = configs
+            .iter()
+            .fold(NewTopic::new(name, 1, TopicReplication::Fixed(1)), |topic, (key, value)| topic.set(key, value));
+        let created = bench.admin().create_topics([&topic], &AdminOptions::new()).await.unwrap();
+        created[0].as_ref().unwrap();
+        bench
+    }
+
+    fn bootstrap(&self) -> String {
+        self.broker.address().to_string()
+    }
+
+    fn client(&self) -> ClientConfig {
+        let mut client = ClientConfig::new();
+        client.set("bootstrap.servers", self.bootstrap()).set("broker.address.family", "v4");
+        client
+    }
+
+    fn admin(&self) -> AdminClient<DefaultClientContext> {
+        self.client().create().unwrap()
+    }
+
+    fn produce(&self, offsets: std::ops::Range<i64>) {
+        produce(&self.bootstrap(), self.name, 0, offsets);
+    }
+
+    fn commit(&self, offset: i64) {
+        commit(&self.bootstrap(), self.name, self.name, 0, offset, "");
+    }
+
+    fn committed(&self) -> Option<i64> {
+        committed(&self.bootstrap(), self.name, self.name, 0).map(|(offset, _)| offset)
+    }
+
+    fn start(&self) -> Watched {
+        Watched::start(Watched::builder(&self.bootstrap(), self.name), &[self.name])
+    }
+
+    /// Values are the offsets that the records get: a transaction takes one more offset at its end.
+    fn transactions(&self) -> Transactions<'_> {
+        let producer: BaseProducer = self.client().set("transactional.id", self.name).create().unwrap();
+        producer.init_transactions(SOON).unwrap();
+        Transactions { producer, topic: self.name }
+    }
+
+    /// Offsets that a reader finds in the log.
+    fn stored(&self) -> Vec<i64> {
+        let reader: BaseConsumer =
+            config(&self.bootstrap(), "reads-all").set("enable.partition.eof", "true").create().unwrap();
+        let mut all = TopicPartitionList::new();
+        all.add_partition_offset(self.name, 0, Offset::Beginning).unwrap();
+        reader.assign(&all).unwrap();
+        let mut offsets = Vec::new();
+        loop {
+            match reader.poll(SOON).expect("an answer in time") {
+                Ok(record) => offsets.push(record.offset()),
+                Err(rdkafka::error::KafkaError::PartitionEOF(_)) => return offsets,
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+}
+
+struct Transactions<'a> {
+    producer: BaseProducer,
+    topic: &'a str,
+}
+
+impl Transactions<'_> {
+    fn begin(&self, offsets: std::ops::Range<i64>) {
+        self.producer.begin_transaction().unwrap();
+        for offset in offsets {
+            let value = offset.to_string();
+            let record = BaseRecord::<(), str>::to(self.topic).partition(0).payload(&value);
+            self.producer.send(record).map_err(|(error, _)| error).unwrap();
+        }
+        self.producer.flush(SOON).unwrap();
+    }
+
+    fn commit(&self) {
+        self.producer.commit_transaction(SOON).unwrap();
+    }
+
+    fn abort(&self) {
+        self.producer.abort_transaction(SOON).unwrap();
+    }
+}
+
+fn all(offsets: std::ops::Range<i64>) -> Vec<i64> {
+    offsets.collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "starts Apache Kafka, with Java and jars from a registry; .ci/run has it as a step"]
+async fn b04_the_fork_is_the_first_offset_of_the_live_lane() {
+    let bench = Bench::new("b04", &[]).await;
+    bench.produce(0..120);
+    bench.commit(70);
+    let mut consumer = bench.start();
+    let forked = consumer.event(|event| matches!(event, Event::Forked { .. })).await;
+    assert_eq!(forked, Event::Forked { floor: 70, fork: 120, gap: 50 });
+    bench.produce(120..123);
+    let (live, backfill) = consumer.take(53, |_, _| true).await;
+    assert_eq!((live, backfill), (all(120..123), all(70..120)));
+    consumer.consumer.close().await.unwrap();
+    assert_eq!(bench.committed(), Some(123));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "starts Apache Kafka, with Java and jars from a registry; .ci/run has it as a step"]
+async fn b07_what_was_deleted_below_the_start_of_the_log_is_told_and_passed() {
+    let bench = Bench::new("b07", &[]).await;
+    bench.produce(0..120);
+    bench.commit(70);
+    let mut before = TopicPartitionList::new();
+    before.add_partition_offset(bench.name, 0, Offset::Offset(90)).unwrap();
+    bench.admin().delete_records(&before, &AdminOptions::new()).await.unwrap();
+    let mut consumer = bench.start();
+    let expired = consumer.event(|event| matches!(event, Event::GapExpired(_))).await;
+    assert_eq!(expired, Event::GapExpired(70..90));
+    assert_eq!(consumer.take(30, |_, _| true).await.1, all(90..120));
+    consumer.event(|event| *event == Event::CaughtUp).await;
+    consumer.consumer.close().await.unwrap();
+    assert_eq!(bench.committed(), Some(120));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "starts Apache Kafka, with Java and jars from a registry; .ci/run has it as a step"]
+async fn b15_a_gap_that_ends_with_markers_of_transactions_is_caught_up() {
+    let bench = Bench::new("b15", &[]).await;
+    bench.produce(0..50);
+    bench.commit(0);
+    let transactions = bench.transactions();
+    transactions.begin(50..60);
+    transactions.commit();
+    transactions.begin(61..70);
+    transactions.abort();
+    // 60 and 70 are markers, 61 to 69 are records that count for nobody.
+    let mut consumer = bench.start();
+    let forked = consumer.event(|event| matches!(event, Event::Forked { .. })).await;
+    assert_eq!(forked, Event::Forked { floor: 0, fork: 71, gap: 71 });
+    assert_eq!(consumer.take(60, |_, _| true).await.1, all(0..60));
+    consumer.event(|event| *event == Event::CaughtUp).await;
+    bench.produce(71..73);
+    assert_eq!(consumer.take(2, |_, _| true).await.0, all(71..73));
+    consumer.consumer.close().await.unwrap();
+    assert_eq!(bench.committed(), Some(73));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "starts Apache Kafka, with Java and jars from a registry; .ci/run has it as a step"]
+async fn b16_a_gap_whose_last_records_were_compacted_away_is_caught_up() {
+    let compacted = [
+        ("cleanup.policy", "compact"),
+        ("segment.ms", "100"),
+        ("min.cleanable.dirty.ratio", "0"),
+        ("min.compaction.lag.ms", "0"),
+    ];
+    let bench = Bench::new("b16", &compacted).await;
+    let producer: BaseProducer = bench.client().set("linger.ms", "0").create().unwrap();
+    // A batch for each record, large ones, so that a reader that may hold few has not read to the end of the gap.
+    let write = |key: i64, offset: i64, padding: usize| {
+        let (key, value) = (key.to_string(), offset.to_string());
+        let padding = rdkafka::message::OwnedHeaders::new()
+            .insert(rdkafka::message::Header { key: "padding", value: Some(&vec![0; padding]) });
+        let record = BaseRecord::to(bench.name).partition(0).key(&key).payload(&value).headers(padding);
+        producer.send(record).map_err(|(error, _)| error).unwrap();
+        producer.flush(SOON).unwrap();
+    };
+    (0..40).for_each(|offset| write(offset, offset, 100_000));
+    bench.commit(0);
+    let small = |config: &mut ClientConfig| {
+        config.set("fetch.message.max.bytes", "100000").set("queued.min.messages", "1");
+        config.set("queued.max.messages.kbytes", "1").set("fetch.queue.backoff.ms", "10").clone()
+    };
+    let builder = milena_catchup::CatchUpConsumer::builder(small(&mut config(&bench.bootstrap(), bench.name)))
+        .fork_when(milena_catchup::Lag::records(10))
+        .commit(milena_catchup::Commit::Manual)
+        .in_flight_max(Lane::Backfill, 1);
+    let mut consumer = Watched::start(builder, &[bench.name]);
+    let forked = consumer.event(|event| matches!(event, Event::Forked { .. })).await;
+    assert_eq!(forked, Event::Forked { floor: 0, fork: 40, gap: 40 });
+    let first = consumer.next().await;
+    assert_eq!(first.record().offset(), 0);
+    // The newest of each key stays: those from 30 on are superseded behind the fork.
+    (40..50).for_each(|offset| write(offset - 10, offset, 1));
+    // The segment that is written to is not compacted.
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    write(50, 50, 1);
+    let end = 51;
+    let gone = async {
+        while bench.stored().iter().any(|offset| (30..40).contains(offset)) {
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
+    };
+    tokio::time::timeout(SOON, gone).await.expect("the cleaner comes by");
+    consumer.ack(first);
+    let mut backfill = Vec::new();
+    let mut live = Vec::new();
+    let caught_up = |consumer: &Watched| consumer.status(bench.name, 0).unwrap().state == State::Live;
+    while !caught_up(&consumer) || live.last() != Some(&(end - 1)) {
+        let Ok(got) = tokio::time::timeout(Duration::from_secs(5), consumer.next()).await else {
+            assert!(caught_up(&consumer), "{backfill:?} {live:?} {:?}", consumer.status(bench.name, 0));
+            continue;
+        };
+        match got.lane() {
+            Lane::Backfill => backfill.push(got.record().offset()),
+            Lane::Live => live.push(got.record().offset()),
+        }
+        consumer.ack(got);
+    }
+    // What the reader had fetched when the cleaner came may be among them; the last ones cannot.
+    assert_eq!(backfill[..29], all(1..30));
+    assert!(backfill.len() < 39, "the end of the gap was read before it was gone: {backfill:?}");
+    consumer.event(|event| *event == Event::CaughtUp).await;
+    consumer.consumer.close().await.unwrap();
+    assert_eq!(bench.committed(), Some(end));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "starts Apache Kafka, with Java and jars from a registry; .ci/run has it as a step"]
+async fn b17_the_fork_is_before_an_open_transaction_and_the_live_lane_goes_on_behind_it() {
+    let bench = Bench::new("b17", &[]).await;
+    bench.produce(0..100);
+    bench.commit(0);
+    let transactions = bench.transactions();
+    transactions.begin(100..105);
+    let mut consumer = bench.start();
+    let forked = consumer.event(|event| matches!(event, Event::Forked { .. })).await;
+    assert_eq!(forked, Event::Forked { floor: 0, fork: 100, gap: 100 });
+    assert_eq!(consumer.take(100, |_, _| true).await.1, all(0..100));
+    consumer.event(|event| *event == Event::CaughtUp).await;
+    assert!(consumer.is_quiet().await, "of an open transaction nothing is delivered");
+    transactions.commit();
+    assert_eq!(consumer.take(5, |_, _| true).await.0, all(100..105));
+    transactions.begin(106..110);
+    transactions.abort();
+    bench.produce(111..113);
+    assert_eq!(consumer.take(2, |_, _| true).await.0, all(111..113));
+    consumer.consumer.commit().await.unwrap();
+    assert_eq!(bench.committed(), Some(113), "records of an aborted transaction need no acknowledgement");
+    consumer.consumer.close().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "starts Apache Kafka, with Java and jars from a registry; .ci/run has it as a step"]
+async fn b71_in_order_a_partition_that_moves_is_committed_once_and_goes_on_at_its_floor() {
+    let bench = Bench::new("b71", &[]).await;
+    bench.produce(0..120);
+    bench.commit(70);
+    let ordered = || Watched::builder(&bench.bootstrap(), bench.name).order(Order::Offset);
+    let mut first = Watched::start(ordered(), &[bench.name]);
+    first.event(|event| matches!(event, Event::Forked { .. })).await;
+    bench.produce(120..140);
+    let (live, backfill) = first.take(30, |_, _| true).await;
+    assert_eq!((live, backfill), (vec![], all(70..100)));
+    // What is in hand and not acknowledged when the partition leaves is for the next owner.
+    let in_hand = first.next().await;
+    assert_eq!(in_hand.record().offset(), 100);
+    drop(in_hand);
+    // The group takes the partition back in the middle of the close.
+    let mut second = Watched::start(ordered(), &[bench.name]);
+    first.consumer.close().await.unwrap();
+    assert_eq!(bench.committed(), Some(100));
+    // A record that is acknowledged above the floor is not delivered again; here there is none.
+    let mut got = Vec::new();
+    while got.len() < 40 {
+        let delivery = second.next().await;
+        got.push(delivery.record().offset());
+        second.ack(delivery);
+    }
+    assert_eq!(got, all(100..140), "strictly by offset, from the floor");
+    second.consumer.close().await.unwrap();
+    assert_eq!(bench.committed(), Some(140));
+}
