@@ -40,6 +40,8 @@ pub(crate) enum Job {
     Resolve(Vec<(TopicPartition, Epoch)>),
     /// The first offset that this partition's log still has.
     LogStart(TopicPartition, Epoch),
+    /// Where this partition's log ends, as its leader says.
+    LogEnd(TopicPartition, Epoch),
     Commit(Vec<View>),
     ReadBack(TopicPartition, Epoch),
     /// Anything at all of the leader of this partition: librdkafka's thread for a broker sleeps up to a second when it had nothing to
@@ -54,6 +56,7 @@ pub(crate) enum Job {
 pub(crate) enum Answer {
     Resolved(TopicPartition, Epoch, Option<Resolved>),
     LogEnds(TopicPartition, Epoch, KafkaResult<(i64, i64)>),
+    LogEnd(TopicPartition, Epoch, KafkaResult<i64>),
     Committed(Vec<(View, Result<(), CommitFailure>)>),
     ReadBack(TopicPartition, Epoch, Option<(i64, String)>),
 }
@@ -109,6 +112,10 @@ impl Asker {
             let Some(consumer) = self.consumer.upgrade() else { return };
             match job {
                 Job::Resolve(partitions) => self.resolve(&consumer, partitions),
+                Job::LogEnd(partition, epoch) => {
+                    let ends = consumer.fetch_watermarks(&partition.topic, partition.partition, PATIENCE);
+                    self.answer(Answer::LogEnd(partition, epoch, ends.map(|(_, end)| end)));
+                }
                 Job::LogStart(partition, epoch) => {
                     let ends = consumer.fetch_watermarks(&partition.topic, partition.partition, PATIENCE);
                     self.answer(Answer::LogEnds(partition, epoch, ends));

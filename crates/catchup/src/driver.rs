@@ -6,8 +6,10 @@
 //! - `group`: assignments, revocations, the end
 //! - `tasks`: what partitions ask for
 //! - `commits`: one commit at a time for all partitions
+//! - `end`: whether the end of the log is the end of a gap
 
 mod commits;
+mod end;
 mod group;
 mod tasks;
 
@@ -53,6 +55,7 @@ pub(crate) enum Command {
 enum Later {
     Resolve(TopicPartition, Epoch),
     Begin(TopicPartition, Epoch),
+    LogEnd(TopicPartition, Epoch),
 }
 
 /// What the member does with a partition.
@@ -64,6 +67,8 @@ struct Place {
     tries: u32,
     /// Where the reader ends.
     fork: i64,
+    /// Whether a report of the log's end is the end of the gap.
+    end: end::Checked,
 }
 
 pub(crate) struct Driver {
@@ -195,10 +200,10 @@ impl Driver {
                         continue;
                     }
                 }
-                // The end of the log now is not before the fork, which was its end once.
                 Polled::End => {
-                    let next = self.places.get(partition).map_or(0, |place| place.fork);
-                    self.shared.step(partition, Input::End { lane, next });
+                    if lane == Lane::Backfill {
+                        self.reader_ended(partition);
+                    }
                 }
                 Polled::Failed(error) => {
                     tracing::warn!("{lane:?} lane of {partition}: {error}");
@@ -263,6 +268,7 @@ impl Driver {
                     self.shared.step_in(&partition, epoch, Input::ResolveFailed);
                 }
                 Answer::LogEnds(partition, epoch, ends) => self.ends_are(&partition, epoch, ends),
+                Answer::LogEnd(partition, epoch, end) => self.log_end_is(&partition, epoch, end),
                 Answer::Committed(views) => self.committed(views),
                 Answer::ReadBack(partition, epoch, found) => {
                     // Not answered is not "not kept": it is asked again after a later commit.
@@ -291,6 +297,7 @@ impl Driver {
             match what {
                 Later::Resolve(partition, epoch) => self.asking.ask(Job::Resolve(vec![(partition, epoch)])),
                 Later::Begin(partition, epoch) => self.begin(&partition, epoch),
+                Later::LogEnd(partition, epoch) => self.asking.ask(Job::LogEnd(partition, epoch)),
             }
         }
     }

@@ -18,9 +18,10 @@ use crate::wake::Wake;
 /// What is added to the group's name and to the client's, so that a broker's log tells the two clients apart.
 const SUFFIX: &str = "catchup";
 
-/// Settings that make a client a member of a group, or say how its members share; they mean nothing to a reader.
-const OF_MEMBERS: [&str; 4] =
-    ["group.instance.id", "group.protocol", "group.remote.assignor", "partition.assignment.strategy"];
+/// Settings that make a client a member of a group, or say how its members share; they mean nothing to a reader. And the rack: a
+/// follower that lags names an end of the log that is none (KIP-392), so the gap is read from the leader.
+const NOT_OF_READERS: [&str; 5] =
+    ["group.instance.id", "group.protocol", "group.remote.assignor", "partition.assignment.strategy", "client.rack"];
 
 /// The reader.
 pub(crate) struct Reader {
@@ -31,7 +32,7 @@ impl Reader {
     /// A client beside the member that `config` describes.
     pub(crate) fn create(config: &ClientConfig, ahead: u64, wake: &Arc<Wake>) -> KafkaResult<Self> {
         let mut config = config.clone();
-        for setting in OF_MEMBERS {
+        for setting in NOT_OF_READERS {
             config.remove(setting);
         }
         let named = |key: &str, or: &str| config.get(key).unwrap_or(or).to_owned();

@@ -204,6 +204,12 @@ impl Shared {
         Some(status.backfill.map_or(0, |lane| lane.position).max(status.live.position))
     }
 
+    /// The offset that the backfill lane reads next; `None` without one.
+    pub(crate) fn backfill_position(&self, of: &TopicPartition) -> Option<i64> {
+        let status = self.state.lock().slots.get(of).map(|slot| slot.machine.status())?;
+        status.backfill.map(|lane| lane.position)
+    }
+
     /// The offset that the live lane reads next; `None` before it has begun.
     pub(crate) fn live_position(&self, of: &TopicPartition) -> Option<i64> {
         let status = self.state.lock().slots.get(of).map(|slot| slot.machine.status())?;

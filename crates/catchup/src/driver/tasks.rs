@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use rdkafka::error::{KafkaError, KafkaResult};
 
+use super::end::Checked;
 use super::{Driver, Later, back_off};
 use crate::broker::{Job, View};
 use crate::delivery::TopicPartition;
@@ -31,7 +32,8 @@ impl Driver {
                 self.begin(&partition, epoch);
             }
             Output::StartReader { from, fork } => {
-                self.places.entry(partition.clone()).or_default().fork = fork;
+                let place = self.places.entry(partition.clone()).or_default();
+                (place.fork, place.end) = (fork, Checked::Not);
                 let started = self.start_reader(&partition, from);
                 self.or_restart("start of the reader", &partition, started);
             }
@@ -136,7 +138,7 @@ impl Driver {
     }
 
     /// Begins again with a partition whose reader did not start: without one its gap would never end.
-    fn or_restart(&mut self, what: &str, partition: &TopicPartition, result: KafkaResult<()>) {
+    pub(super) fn or_restart(&mut self, what: &str, partition: &TopicPartition, result: KafkaResult<()>) {
         if result.is_err() {
             said(what, partition, result);
             self.restart(partition, back_off(1));

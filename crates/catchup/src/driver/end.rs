@@ -1,0 +1,68 @@
+//! The end of a gap whose last records are gone, which only the end of the log can tell.
+//!
+//! librdkafka reports an end of the log at the offset that the broker named, and rust-rdkafka leaves that offset out. A broker
+//! that has just become the leader may name one below the fork for a moment (KIP-207 is about ListOffsets, not Fetch), and what
+//! lies between would count as finished. So the first report is a reason to ask the leader for the end of the log; once that is
+//! not below the fork, the reader reads from its position again, and the next report is believed.
+
+use std::time::{Duration, Instant};
+
+use rdkafka::error::KafkaResult;
+
+use super::{Driver, Later};
+use crate::broker::Job;
+use crate::delivery::TopicPartition;
+use crate::{Epoch, Input, Lane};
+
+/// Time until a question whose answer was not good enough is asked again.
+const AGAIN: Duration = Duration::from_millis(500);
+
+/// How far a report of the end has been checked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum Checked {
+    #[default]
+    Not,
+    /// The leader is asked.
+    Asked,
+    /// The leader's log ends at the fork or behind it: what is read from now on comes from there.
+    Known,
+}
+
+impl Driver {
+    /// The reader says that it is at the end of the log.
+    pub(super) fn reader_ended(&mut self, partition: &TopicPartition) {
+        let Some(epoch) = self.shared.epoch(partition) else { return };
+        let Some(place) = self.places.get_mut(partition) else { return };
+        match place.end {
+            Checked::Not => {
+                place.end = Checked::Asked;
+                self.asking.ask(Job::LogEnd(partition.clone(), epoch));
+            }
+            Checked::Asked => {}
+            Checked::Known => {
+                let next = place.fork;
+                self.shared.step(partition, Input::End { lane: Lane::Backfill, next });
+            }
+        }
+    }
+
+    /// The leader says where its log ends.
+    pub(super) fn log_end_is(&mut self, partition: &TopicPartition, epoch: Epoch, end: KafkaResult<i64>) {
+        if self.shared.epoch(partition) != Some(epoch) {
+            return;
+        }
+        let Some(position) = self.shared.backfill_position(partition) else { return };
+        let Some(place) = self.places.get_mut(partition) else { return };
+        match end {
+            Ok(end) if end >= place.fork => {
+                place.end = Checked::Known;
+                let sought = self.reader.as_mut().map_or(Ok(()), |reader| reader.seek(partition, position));
+                self.or_restart("seek of the reader", partition, sought);
+            }
+            told => {
+                tracing::debug!("{partition} seems to end before its fork at {}: {told:?}", place.fork);
+                self.later.push((Instant::now() + AGAIN, Later::LogEnd(partition.clone(), epoch)));
+            }
+        }
+    }
+}
