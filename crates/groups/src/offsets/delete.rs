@@ -91,8 +91,9 @@ impl Offsets {
     }
 
     /// A topic was deleted, or has another name, so nobody may see its offsets under this one from now on. They go at once;
-    /// the record only keeps them from coming back with a restart. While too much is under way it is owed: it is written when
-    /// there is room, or before the next offset of that topic. So it is when the log did not take it.
+    /// the record only keeps them from coming back with a restart. While so much is under way that the rest of the room is for
+    /// clients it is owed: it is written when there is room, or before the next offset of that topic. So it is when the log did
+    /// not take it.
     ///
     /// While offsets are being loaded there is nothing yet to take them from: it is kept in mind for [`Offsets::catch_up`].
     pub fn topic_deleted(&mut self, topic: &TopicKey, out: &mut Outputs) {
@@ -100,7 +101,7 @@ impl Offsets {
             self.owe(topic);
             return;
         }
-        if self.is_full() {
+        if self.is_half_full() {
             self.table.apply(Change::RemoveTopic { topic: topic.clone() });
             self.owe(topic);
         } else {
@@ -127,9 +128,10 @@ impl Offsets {
         }
     }
 
-    /// Writes a removal that is owed, if there is room; false when there was nothing to do. Each is a look at all groups.
+    /// Writes a removal that is owed, if there is room beside what is for clients; false when there was nothing to do. Each is
+    /// a look at all groups.
     pub fn pay(&mut self, out: &mut Outputs) -> bool {
-        if !self.is_loaded() || self.is_full() {
+        if !self.is_loaded() || self.is_half_full() {
             return false;
         }
         let owed = self.owed.pop_first();

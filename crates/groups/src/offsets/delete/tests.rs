@@ -259,6 +259,31 @@ fn removals_that_are_owed_are_written_one_by_one() {
 }
 
 #[test]
+fn removals_leave_half_of_the_room_to_commits() {
+    let mut desk = Desk::with(OffsetConfig { restart_grace_ms: 0, in_flight_max: 4, ..OffsetConfig::default() });
+    for name in ["a", "b", "c", "d", "e"] {
+        desk.offsets.topic_deleted(&key(name), &mut desk.out);
+    }
+    assert_eq!((desk.offsets.owed.len(), desk.out.appends.len()), (3, 2));
+    let send =
+        |desk: &mut Desk, group| desk.send(crate::offsets::testing::request(group, vec![topic("t", vec![part(0, 1)])]));
+    let mut tokens = vec![send(&mut desk, "g"), send(&mut desk, "h")];
+    // What is settled makes room for a commit, not for one more removal.
+    for (group, left) in [("i", 3), ("j", 3)] {
+        let append = desk.out.appends.remove(0);
+        desk.settle(append, true);
+        tokens.push(send(&mut desk, group));
+        assert_eq!((desk.offsets.owed.len(), desk.out.appends.len()), (left, 4), "{group}");
+    }
+    desk.settle_all(true);
+    for token in tokens {
+        assert_eq!(desk.committed(token), [Ok(())]);
+    }
+    assert!(desk.offsets.owed.is_empty() && desk.offsets.in_flight.len() == 0, "and the rest is written then");
+    assert_eq!(desk.log.len(), 9);
+}
+
+#[test]
 fn the_removals_that_are_owed_are_bounded() {
     let mut loading = Offsets::new(OffsetConfig::default());
     for at in 0..=OWED_REMOVALS_MAX {
