@@ -73,6 +73,13 @@ impl Catalog {
         if id.as_str() == Some(INTERNAL_STREAM) {
             return Ok(None);
         }
+        // Under its new name, too, it is found while the list cannot be written.
+        let is_new_name = |name: &str| self.state.look(|table| table.is_renaming_to(name));
+        if id.as_str().is_some_and(is_new_name)
+            && let Some(stream) = self.renaming(id).await?
+        {
+            return Ok(Some(stream));
+        }
         self.take_in().await?;
         Ok(self.known(id))
     }

@@ -140,14 +140,30 @@ async fn a_stream_whose_rename_was_stored_in_part_can_be_read_while_the_store_ta
     let of = catalog.topics_of(&old).await.unwrap().first().unwrap().topic.stream_id();
     catalog.state.write(Record::Rename { id: old.id, name: "new".to_owned(), of }).await.unwrap();
     store.rename_stream("old", "new").await.unwrap();
-    for _ in 0..2 {
+    for id in [WireIdentifier::Numeric(old.id), WireIdentifier::named("new").unwrap(), WireIdentifier::Numeric(old.id)]
+    {
         memory.plan(Fault::Full);
-        let found = catalog.stream(&WireIdentifier::Numeric(old.id)).await.unwrap().unwrap();
+        let found = catalog.stream(&id).await.unwrap().unwrap();
         assert_eq!((found.name.as_str(), catalog.topics_of(&found).await.unwrap().len()), ("new", 1));
     }
     assert!(catalog.state.look(|table| table.is_renaming(old.id)), "nothing was stored");
     catalog.stream(&WireIdentifier::Numeric(old.id)).await.unwrap().unwrap();
     assert!(!catalog.state.look(|table| table.is_renaming(old.id)));
+}
+
+#[tokio::test]
+async fn a_stream_that_others_made_under_the_name_of_a_rename_that_was_not_done_is_found() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    store.create_topic("old", "t", 1, &TopicSettings::default()).await.unwrap();
+    let state = State::open(Arc::clone(&store), 0).await.unwrap();
+    let catalog = Catalog::new(Arc::clone(&store), state, 10);
+    let old = catalog.stream(&WireIdentifier::named("old").unwrap()).await.unwrap().unwrap();
+    let of = catalog.topics_of(&old).await.unwrap().first().unwrap().topic.stream_id();
+    catalog.state.write(Record::Rename { id: old.id, name: "new".to_owned(), of }).await.unwrap();
+    store.create_topic("new", "t", 1, &TopicSettings::default()).await.unwrap();
+    let new = catalog.stream(&WireIdentifier::named("new").unwrap()).await.unwrap().unwrap();
+    assert_ne!(new.id, old.id);
+    assert_eq!(catalog.stream(&WireIdentifier::named("old").unwrap()).await.unwrap(), Some(old));
 }
 
 #[tokio::test]

@@ -142,6 +142,11 @@ impl Table {
         self.renaming.contains_key(&id)
     }
 
+    /// True when that is the new name of some stream, and not settled.
+    pub(crate) fn is_renaming_to(&self, name: &str) -> bool {
+        self.renaming.values().any(|renaming| renaming.name == name)
+    }
+
     /// Streams whose new name was not settled.
     pub(super) fn renaming(&self) -> Vec<(Stream, Renaming)> {
         let with_stream = |(id, renaming): (&u32, &Renaming)| Some((self.streams.get(id)?.clone(), renaming.clone()));
