@@ -221,6 +221,16 @@ fn a_refusal_names_the_first_1024_records_and_no_more() {
         assert!(
             matches!(produce(&batch, &timed), Err(Refusal::InvalidTimestamp { indexes, .. }) if indexes == expected)
         );
+        // A time that is refused behind all those decides on the code nevertheless.
+        records.push(Record { key: Some(b"k".to_vec()), timestamp_ms: 9, ..record(b"a") });
+        let batch = build_batch(&records, Codec::None, None);
+        let both = ProduceRules { key_required: true, timestamps_ms: 10..=i64::MAX, ..rules(None) };
+        let expected: Vec<u32> = (1..).take(1_024.min(count + 1)).collect();
+        let refused = produce(&batch, &both);
+        assert!(
+            matches!(&refused, Err(Refusal::InvalidTimestamp { indexes, .. }) if *indexes == expected),
+            "{count}: {refused:?}"
+        );
     }
 }
 

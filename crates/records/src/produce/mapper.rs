@@ -92,19 +92,21 @@ impl<'a> Mapper<'a> {
 
     /// The refusal of a batch whose record `first` is the first that the topic does not take, for its time or else its key;
     /// `rest` is what follows it. A client tells the named records from the others, which it may send again, so that all are
-    /// looked for, up to where the batch is damaged. As in Kafka, one time decides on the code of all.
+    /// looked for, up to where the batch is damaged. As in Kafka, one time decides on the code of all, and be it that of a
+    /// record which is not named any more.
     fn refuse_all(&mut self, mut time: Option<&'static str>, first: u32, mut rest: &[u8], count: u32) -> Refusal {
         let mut indexes = vec![first];
         for index in first.saturating_add(1)..count {
-            if indexes.len() >= NAMED_MAX {
+            let is_full = indexes.len() >= NAMED_MAX;
+            if is_full && time.is_some() {
                 break;
             }
             let Ok((record, tail)) = record::read(rest) else { break };
             rest = tail;
-            if self.lacks_key(&record) {
-                indexes.push(index);
-            } else if let Err(reason) = self.place(&record) {
-                time.get_or_insert(reason);
+            let lacks_key = self.lacks_key(&record);
+            let refused = if lacks_key { None } else { self.place(&record).err() };
+            time = time.or(refused);
+            if !is_full && (lacks_key || refused.is_some()) {
                 indexes.push(index);
             }
         }
