@@ -14,6 +14,7 @@ use milena_wire::kafka_protocol::messages::{ApiKey, OffsetDeleteRequest, OffsetD
 
 use crate::codes;
 use crate::dispatch::{Api, Context, answer};
+use crate::topics::Sought;
 
 /// Table entry.
 pub const API: Api = Api {
@@ -25,12 +26,20 @@ pub const API: Api = Api {
 };
 
 async fn offset_delete(context: Context, request: OffsetDeleteRequest) -> Option<OffsetDeleteResponse> {
+    let broker = &context.broker;
+    if broker.groups.is_external() {
+        // The offset of a partition that another gateway knows would be said to be deleted, and stay in the store.
+        let sought = request.topics.iter().map(|topic| {
+            Sought::partitions(&topic.name, topic.partitions.iter().map(|partition| partition.partition_index))
+        });
+        broker.topics.seek(sought).await;
+    }
     let topics = request.topics.iter().map(|topic| DeletePartitions {
         name: Arc::from(topic.name.as_str()),
         partitions: topic.partitions.iter().map(|partition| partition.partition_index).collect(),
     });
     let delete = DeleteRequest { group: Arc::from(request.group_id.as_str()), topics: topics.collect() };
-    let results = context.broker.groups.delete_offsets(&delete).await;
+    let results = broker.groups.delete_offsets(&delete).await;
     let mut results = match results.unwrap_or(Err(GroupError::StoreFailed)) {
         Ok(results) => results.into_iter(),
         Err(error) => return Some(OffsetDeleteResponse::default().with_error_code(codes::of_group(&error).code())),

@@ -52,6 +52,15 @@ const ROW_BYTES: usize = 24;
 async fn offset_fetch(context: Context, request: OffsetFetchRequest) -> Option<OffsetFetchResponse> {
     let Context { broker, version, .. } = context;
     let mut room = Room::new(&broker.config.limits);
+    if broker.groups.is_external() {
+        // "No offset" of a partition that another gateway knows would send its reader back to the beginning. Once for all groups:
+        // an answer waits for one look.
+        let one = request.topics.iter().flatten().map(|topic| (&topic.name, &topic.partition_indexes));
+        let several = request.groups.iter().flat_map(|group| group.topics.iter().flatten());
+        let several = several.map(|topic| (&topic.name, &topic.partition_indexes));
+        let sought = one.chain(several).map(|(name, partitions)| Sought::partitions(name, partitions.iter().copied()));
+        broker.topics.seek(sought).await;
+    }
     if version >= SEVERAL_FROM {
         let mut groups = Vec::with_capacity(request.groups.len());
         for group in request.groups {
@@ -157,9 +166,6 @@ async fn stored(
     group: &str,
     wanted: &[Wanted],
 ) -> Result<Option<Vec<Found>>, GroupError> {
-    // "No offset" of a partition that another gateway knows would send its reader back to the beginning.
-    let sought = wanted.iter().map(|topic| Sought::partitions(&topic.name, topic.partitions.iter().copied()));
-    broker.topics.seek(sought).await;
     let (mut found, mut asked) = (Vec::with_capacity(wanted.len()), Vec::new());
     for topic in wanted {
         let there = broker.topics.by_name(&topic.name);

@@ -10,13 +10,19 @@ use milena_wire::kafka_protocol::messages::list_offsets_request::{ListOffsetsPar
 use milena_wire::kafka_protocol::messages::offset_commit_request::{
     OffsetCommitRequestPartition, OffsetCommitRequestTopic,
 };
-use milena_wire::kafka_protocol::messages::offset_fetch_request::OffsetFetchRequestTopic;
+use milena_wire::kafka_protocol::messages::offset_delete_request::{
+    OffsetDeleteRequestPartition, OffsetDeleteRequestTopic,
+};
+use milena_wire::kafka_protocol::messages::offset_fetch_request::{
+    OffsetFetchRequestGroup, OffsetFetchRequestTopic, OffsetFetchRequestTopics,
+};
 use milena_wire::kafka_protocol::messages::offset_for_leader_epoch_request::{
     OffsetForLeaderPartition, OffsetForLeaderTopic,
 };
 use milena_wire::kafka_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
 use milena_wire::kafka_protocol::messages::{
-    GroupId, ListOffsetsRequest, OffsetCommitRequest, OffsetFetchRequest, OffsetForLeaderEpochRequest, ProduceRequest,
+    GroupId, ListOffsetsRequest, OffsetCommitRequest, OffsetDeleteRequest, OffsetFetchRequest,
+    OffsetForLeaderEpochRequest, ProduceRequest,
 };
 use milena_wire::kafka_protocol::protocol::StrBytes;
 
@@ -236,7 +242,7 @@ async fn who_commits_to_a_partition_that_others_added_is_not_told_that_it_is_unk
         .map(|index| OffsetCommitRequestPartition::default().with_partition_index(index).with_committed_offset(1));
     let topic = OffsetCommitRequestTopic::default().with_name(name("t")).with_partitions(partitions.to_vec());
     let request = OffsetCommitRequest::default()
-        .with_group_id(GroupId(StrBytes::from_static_str("g")))
+        .with_group_id(group("g"))
         .with_generation_id_or_member_epoch(-1)
         .with_topics(vec![topic]);
     let response = bench.ask(7, &request).await;
@@ -286,8 +292,12 @@ async fn a_producer_is_told_at_once_and_its_next_try_is_taken() {
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn an_offset_that_the_store_keeps_of_a_partition_that_others_added_is_not_said_to_be_missing() {
+fn group(id: &str) -> GroupId {
+    GroupId(StrBytes::from_string(id.to_owned()))
+}
+
+/// As [`behind`], where the store keeps offsets and group `g` has committed 7 to partition 3 by the other gateway, the last one.
+async fn behind_a_commit() -> (Bench, Listed, Bench) {
     let memory = MemoryStore::with_offsets(OffsetRules::Free);
     let store = Listed { memory, ..Listed::new(true) };
     let (bench, store) = behind_with(store, OffsetStorage::ConsumerOffsets).await;
@@ -296,16 +306,50 @@ async fn an_offset_that_the_store_keeps_of_a_partition_that_others_added_is_not_
     let partition = OffsetCommitRequestPartition::default().with_partition_index(3).with_committed_offset(7);
     let topic = OffsetCommitRequestTopic::default().with_name(name("t")).with_partitions(vec![partition]);
     let commit = OffsetCommitRequest::default()
-        .with_group_id(GroupId(StrBytes::from_static_str("g")))
+        .with_group_id(group("g"))
         .with_generation_id_or_member_epoch(-1)
         .with_topics(vec![topic]);
     assert_eq!(other.ask(7, &commit).await.topics[0].partitions[0].error_code, 0);
     store.lists.store(0, Ordering::Relaxed);
-    let asked = OffsetFetchRequestTopic::default().with_name(name("t")).with_partition_indexes(vec![0, 3, 4]);
-    let group = GroupId(StrBytes::from_static_str("g"));
-    let response =
-        bench.ask(5, &OffsetFetchRequest::default().with_group_id(group).with_topics(Some(vec![asked]))).await;
+    (bench, store, other)
+}
+
+/// What `g` has of these partitions.
+async fn fetched(bench: &Bench, partitions: &[i32]) -> Vec<(i16, i64)> {
+    let asked = OffsetFetchRequestTopic::default().with_name(name("t")).with_partition_indexes(partitions.to_vec());
+    let request = OffsetFetchRequest::default().with_group_id(group("g")).with_topics(Some(vec![asked]));
+    let response = bench.ask(5, &request).await;
     let found = response.topics[0].partitions.iter();
-    let found: Vec<_> = found.map(|partition| (partition.error_code, partition.committed_offset)).collect();
-    assert_eq!((found, store.lists()), (vec![(0, -1), (0, 7), (0, -1)], 1));
+    found.map(|partition| (partition.error_code, partition.committed_offset)).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_offset_that_the_store_keeps_of_a_partition_that_others_added_is_not_said_to_be_missing() {
+    let (bench, store, _) = behind_a_commit().await;
+    assert_eq!(fetched(&bench, &[0, 3, 4]).await, [(0, -1), (0, 7), (0, -1)]);
+    assert_eq!(store.lists(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn however_many_groups_are_asked_for_there_is_one_look() {
+    let (bench, store, _) = behind_a_commit().await;
+    let asked = OffsetFetchRequestTopics::default().with_name(name("t")).with_partition_indexes(vec![3, 4]);
+    let groups = ["a", "b", "c", "g"]
+        .map(|id| OffsetFetchRequestGroup::default().with_group_id(group(id)).with_topics(Some(vec![asked.clone()])));
+    let begun = Instant::now();
+    let response = bench.ask(8, &OffsetFetchRequest::default().with_groups(groups.to_vec())).await;
+    let found: Vec<_> = response.groups.iter().map(|group| group.topics[0].partitions[0].committed_offset).collect();
+    assert_eq!((found, store.lists(), begun.elapsed()), (vec![-1, -1, -1, 7], 1, Duration::ZERO));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_offset_that_the_store_keeps_of_a_partition_that_others_added_is_not_said_to_be_deleted_and_stays() {
+    let (bench, store, other) = behind_a_commit().await;
+    let partitions = [3, 4].map(|index| OffsetDeleteRequestPartition::default().with_partition_index(index));
+    let topic = OffsetDeleteRequestTopic::default().with_name(name("t")).with_partitions(partitions.to_vec());
+    let request = OffsetDeleteRequest::default().with_group_id(group("g")).with_topics(vec![topic]);
+    let response = bench.ask(0, &request).await;
+    let codes: Vec<_> = response.topics[0].partitions.iter().map(|partition| partition.error_code).collect();
+    assert_eq!((response.error_code, codes, store.lists()), (0, vec![0, 0], 1));
+    assert_eq!(fetched(&other, &[3]).await, [(0, -1)]);
 }
