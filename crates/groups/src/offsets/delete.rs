@@ -95,7 +95,8 @@ impl Offsets {
     /// clients it is owed: it is written when there is room, or before the next offset of that topic. So it is when the log did
     /// not take it.
     ///
-    /// While offsets are being loaded there is nothing yet to take them from: it is kept in mind for [`Offsets::catch_up`].
+    /// While offsets are being loaded there is nothing yet to take them from: it is kept in mind for those that take
+    /// this one's place.
     pub fn topic_deleted(&mut self, topic: &TopicKey, out: &mut Outputs) {
         if !self.is_loaded() {
             self.owe(topic);
