@@ -3,6 +3,7 @@
 //! Commits are made here too, one after the other: librdkafka answers a commit only to the thread that waits for it (rust-rdkafka
 //! never calls `commit_callback` for a commit that was asked for without waiting).
 
+use std::collections::HashMap;
 use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Weak};
@@ -14,12 +15,13 @@ use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
 use rdkafka::topic_partition_list::TopicPartitionListElem;
 use rdkafka::{Offset, TopicPartitionList};
 
+use crate::checkpoint::CheckpointStore;
 use crate::delivery::TopicPartition;
 use crate::error::number;
 use crate::member::{Context, list_of};
 use crate::reader::Reader;
 use crate::wake::Wake;
-use crate::{CommitFailure, CommitId, Epoch, LogId, Reset, Resolved};
+use crate::{CommitFailure, CommitId, Epoch, Error, LogId, Progress, Reset, Resolved};
 
 /// How long a question may take before it is asked again.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -57,6 +59,8 @@ pub(crate) enum Answer {
     Resolved(TopicPartition, Epoch, Option<Resolved>),
     LogEnds(TopicPartition, Epoch, KafkaResult<(i64, i64)>),
     LogEnd(TopicPartition, Epoch, KafkaResult<i64>),
+    /// Whether a checkpoint is stored, or removed.
+    Saved(TopicPartition, Epoch, CommitId, bool),
     Committed(Vec<(View, Result<(), CommitFailure>)>),
     ReadBack(TopicPartition, Epoch, Option<(i64, String)>),
 }
@@ -71,7 +75,7 @@ impl Broker {
     pub(crate) fn start(
         name: &str,
         consumer: &Arc<BaseConsumer<Context>>,
-        reset: Reset,
+        (reset, store): (Reset, Option<Arc<dyn CheckpointStore>>),
         answers: Sender<Answer>,
         wake: &Arc<Wake>,
     ) -> io::Result<Self> {
@@ -79,6 +83,7 @@ impl Broker {
         let asker = Asker {
             consumer: Arc::downgrade(consumer),
             reset,
+            store,
             answers,
             wake: Arc::clone(wake),
             cluster: None,
@@ -98,6 +103,8 @@ impl Broker {
 struct Asker {
     consumer: Weak<BaseConsumer<Context>>,
     reset: Reset,
+    /// Where checkpoints are, when not in the metadata.
+    store: Option<Arc<dyn CheckpointStore>>,
     answers: Sender<Answer>,
     wake: Arc<Wake>,
     /// Id of the cluster, once known.
@@ -150,15 +157,32 @@ impl Asker {
             self.cluster = consumer.client().fetch_cluster_id(PATIENCE);
         }
         let names: Vec<_> = partitions.iter().map(|(partition, _)| partition.clone()).collect();
+        // Before the offsets: a checkpoint must not be newer than what it is looked at beside.
+        let mut stored = self.load(&names);
         let found = committed(consumer, list_of(&names)).unwrap_or_else(|error| {
             tracing::warn!("committed offsets: {error}");
             Vec::new()
         });
         for (partition, epoch) in partitions {
             let offset = found.iter().find(|(of, _)| *of == partition).and_then(|(_, offset)| offset.clone().ok());
-            let resolved = offset.and_then(|offset| self.ends(consumer, &partition, offset));
+            let checkpoint = stored.remove(&partition);
+            let both = offset.zip(checkpoint);
+            let resolved = both.and_then(|(offset, checkpoint)| self.ends(consumer, &partition, offset, checkpoint));
             self.answer(Answer::Resolved(partition, epoch, resolved));
         }
+    }
+
+    /// The checkpoints of these partitions, without those that could not be read.
+    fn load(&self, partitions: &[TopicPartition]) -> HashMap<TopicPartition, Option<Progress>> {
+        let Some(store) = &self.store else {
+            return partitions.iter().map(|partition| (partition.clone(), None)).collect();
+        };
+        let loaded = partitions.iter().zip(store.load(partitions));
+        let loaded = loaded.filter_map(|(partition, checkpoint)| {
+            let said = |error: &Error| tracing::warn!("checkpoint of {partition}: {error}");
+            Some((partition.clone(), checkpoint.inspect_err(said).ok()?))
+        });
+        loaded.collect()
     }
 
     fn ends(
@@ -166,11 +190,12 @@ impl Asker {
         consumer: &BaseConsumer<Context>,
         partition: &TopicPartition,
         committed: Option<(i64, String)>,
+        checkpoint: Option<Progress>,
     ) -> Option<Resolved> {
         match consumer.fetch_watermarks(&partition.topic, partition.partition, PATIENCE) {
             Ok((low, high)) => {
                 let log = LogId::of(self.cluster.as_deref().unwrap_or(""), &partition.topic, partition.partition);
-                Some(Resolved { committed, checkpoint: None, log, low, high, reset: self.reset })
+                Some(Resolved { committed, checkpoint, log, low, high, reset: self.reset })
             }
             Err(error) => {
                 tracing::warn!("ends of {partition}: {error}");

@@ -10,6 +10,7 @@ use rdkafka::consumer::{BaseConsumer, Consumer};
 use tokio::sync::{broadcast, oneshot};
 
 use crate::broker::Broker;
+use crate::checkpoint::{CheckpointStore, TopicStore, Writer};
 use crate::delivery::{Ack, Delivery, TopicPartition};
 use crate::driver::{COMMIT_PATIENCE, Command, Driver, Parts};
 use crate::member::{Context, Member};
@@ -75,7 +76,7 @@ impl Builder {
         self
     }
 
-    /// Where finished ranges are kept. Only [`Checkpoint::Metadata`] is there yet.
+    /// Where finished ranges are kept. In [`Checkpoint::Metadata`] unless set; what the other kind costs is said at [`Checkpoint::Topic`].
     pub fn checkpoint(mut self, checkpoint: Checkpoint) -> Self {
         self.settings.checkpoint = checkpoint;
         self
@@ -96,18 +97,25 @@ impl Builder {
     pub fn build(self) -> Result<CatchUpConsumer, Error> {
         let Self { config, settings } = self;
         let reset = check(&config, &settings)?;
+        let store = match &settings.checkpoint {
+            Checkpoint::Metadata => None,
+            Checkpoint::Topic(name) => Some(Arc::new(TopicStore::new(&config, name)?) as Arc<dyn CheckpointStore>),
+        };
         let wake = Arc::new(Wake::default());
         let member = Member::create(&config, settings.live.bytes, &wake)?;
         let client = Arc::downgrade(member.consumer());
         let (answer, answers) = channel();
         let asker = |name| {
-            Broker::start(name, member.consumer(), reset, answer.clone(), &wake)
+            Broker::start(name, member.consumer(), (reset, store.clone()), answer.clone(), &wake)
                 .map_err(|error| Error::Thread(error.to_string()))
         };
         let (asking, committing) = (asker("catchup-ask")?, asker("catchup-commit")?);
+        let writer = store.clone().map(|store| Writer::start(store, answer.clone(), &wake)).transpose();
+        let writer = writer.map_err(|error| Error::Thread(error.to_string()))?;
         let shared = Arc::new(Shared::new(settings, wake));
         let (command, commands) = channel();
-        let parts = Parts { shared: Arc::clone(&shared), config, member, commands, answers, asking, committing };
+        let parts =
+            Parts { shared: Arc::clone(&shared), config, member, commands, answers, asking, committing, writer };
         let driver = Driver::new(parts);
         thread::Builder::new()
             .name("catchup".to_owned())
@@ -122,9 +130,6 @@ fn check(config: &ClientConfig, settings: &Settings) -> Result<Reset, Error> {
     let wrong = |setting, reason: &str| Error::Setting { setting, reason: reason.to_owned() };
     if config.get("group.id").is_none_or(str::is_empty) {
         return Err(wrong("group.id", "is needed"));
-    }
-    if let Checkpoint::Topic(_) = settings.checkpoint {
-        return Err(wrong("checkpoint", "a topic for checkpoints is not supported yet"));
     }
     // librdkafka's own default.
     let interval = config.get("max.poll.interval.ms").map_or(Some(300_000), |text| text.parse().ok());

@@ -7,7 +7,9 @@
 //! - `tasks`: what partitions ask for
 //! - `commits`: one commit at a time for all partitions
 //! - `end`: whether the end of the log is the end of a gap
+//! - `checkpoints`: what goes to the checkpoint topic
 
+mod checkpoints;
 mod commits;
 mod end;
 mod group;
@@ -26,6 +28,7 @@ use rdkafka::message::Message;
 use tokio::sync::oneshot;
 
 use crate::broker::{Answer, Broker, Job};
+use crate::checkpoint::{Write, Writer};
 use crate::delivery::TopicPartition;
 use crate::member::Member;
 use crate::queues::Polled;
@@ -56,6 +59,7 @@ enum Later {
     Resolve(TopicPartition, Epoch),
     Begin(TopicPartition, Epoch),
     LogEnd(TopicPartition, Epoch),
+    Write(Write),
 }
 
 /// What the member does with a partition.
@@ -83,6 +87,8 @@ pub(crate) struct Driver {
     asking: Broker,
     /// Commits.
     committing: Broker,
+    /// Writes checkpoints, where they have a topic.
+    writer: Option<Writer>,
     places: HashMap<TopicPartition, Place>,
     later: Vec<(Instant, Later)>,
     commits: commits::Commits,
@@ -101,11 +107,12 @@ pub(crate) struct Parts {
     pub(crate) answers: Receiver<Answer>,
     pub(crate) asking: Broker,
     pub(crate) committing: Broker,
+    pub(crate) writer: Option<Writer>,
 }
 
 impl Driver {
     pub(crate) fn new(parts: Parts) -> Self {
-        let Parts { shared, config, member, commands, answers, asking, committing } = parts;
+        let Parts { shared, config, member, commands, answers, asking, committing, writer } = parts;
         let mut driver = Self {
             wake: Arc::clone(&shared.wake),
             shared,
@@ -116,6 +123,7 @@ impl Driver {
             answers,
             asking,
             committing,
+            writer,
             places: HashMap::new(),
             later: Vec::new(),
             commits: commits::Commits::default(),
@@ -270,6 +278,7 @@ impl Driver {
                 Answer::LogEnds(partition, epoch, ends) => self.ends_are(&partition, epoch, ends),
                 Answer::LogEnd(partition, epoch, end) => self.log_end_is(&partition, epoch, end),
                 Answer::Committed(views) => self.committed(views),
+                Answer::Saved(partition, epoch, id, ok) => self.saved(&partition, epoch, id, ok),
                 Answer::ReadBack(partition, epoch, found) => {
                     // Not answered is not "not kept": it is asked again after a later commit.
                     let (floor, metadata) = found.unwrap_or((-1, String::new()));
@@ -298,6 +307,7 @@ impl Driver {
                 Later::Resolve(partition, epoch) => self.asking.ask(Job::Resolve(vec![(partition, epoch)])),
                 Later::Begin(partition, epoch) => self.begin(&partition, epoch),
                 Later::LogEnd(partition, epoch) => self.asking.ask(Job::LogEnd(partition, epoch)),
+                Later::Write(write) => self.send_write(write),
             }
         }
     }

@@ -25,6 +25,9 @@ pub enum Error {
     /// The broker did not take a commit.
     #[error("the broker did not take a commit: {0:?}")]
     Commit(CommitFailure),
+    /// A checkpoint could not be read from its topic, or not be written there.
+    #[error("checkpoint: {0}")]
+    Checkpoint(String),
     /// The thread of the consumer could not be started.
     #[error("no thread for the consumer: {0}")]
     Thread(String),

@@ -17,14 +17,14 @@
 //! The consumer, over rdkafka:
 //!
 //! - [`CatchUpConsumer`], its [`Builder`], [`Delivery`] and [`Ack`], [`Events`]
+//! - [`CheckpointStore`]: where finished ranges are kept, [`MetadataStore`] or [`TopicStore`]
 //! - [`inspect`]: what is committed for a group, from outside
 //! - `member` and `reader`: the two clients; `broker`: the calls that wait; `driver`: the thread that drives all of them; `shared`:
 //!   what it has in common with the application
-//!
-//! Not here yet: [`Checkpoint::Topic`] has its state machine, and no store.
 
 mod broker;
 mod buffers;
+mod checkpoint;
 mod consumer;
 mod delivery;
 mod driver;
@@ -44,6 +44,7 @@ mod status;
 mod wake;
 
 pub use buffers::{Buffer, Buffers};
+pub use checkpoint::{CheckpointStore, MetadataStore, TopicStore};
 pub use consumer::{Builder, CatchUpConsumer, Events, Happened};
 pub use delivery::{Ack, Delivery, TopicPartition};
 pub use error::Error;

@@ -144,6 +144,12 @@ impl Progress {
         }
     }
 
+    /// As [`Progress::encode`] without a user's part, but never empty: it also says that nothing is ahead of the floor.
+    pub(crate) fn encode_always(&self, bytes_max: usize) -> Encoded {
+        let encoded = self.encode("", bytes_max);
+        if encoded.metadata.is_empty() { self.write("", RangeSet::new(), encoded.dropped) } else { encoded }
+    }
+
     fn write(&self, user: &str, ahead: RangeSet, dropped: usize) -> Encoded {
         let mut plain = Vec::with_capacity(plain_len(self.floor, ahead.iter()));
         plain.extend_from_slice(&self.log.0.to_be_bytes());

@@ -61,7 +61,10 @@ pub enum Checkpoint {
     /// In the metadata of the committed offset.
     #[default]
     Metadata,
-    /// In a compacted topic of this name, for brokers that do not keep metadata.
+    /// In a compacted topic of this name, for brokers that do not keep metadata. It is made if it is missing; see
+    /// [`TopicStore`](crate::TopicStore). A write there is not refused when the group has gone on without this member, as a commit is:
+    /// one that wakes up late can put an older checkpoint in place of a newer one. That costs duplicates. Only where an operator has
+    /// moved the group back in between, and the committed offset passes the old checkpoint's base again, what is in it is not replayed.
     Topic(String),
 }
 

@@ -1,6 +1,6 @@
 //! One commit at a time, with the newest view of every partition that has one to give.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Instant;
 
 use tokio::sync::oneshot;
@@ -16,6 +16,10 @@ pub(super) struct Commits {
     waiting: HashMap<TopicPartition, (Instant, View)>,
     /// A commit is not answered yet.
     in_flight: bool,
+    /// Checkpoints that are not answered yet.
+    saving: usize,
+    /// Partitions whose last checkpoint failed since somebody waits.
+    unsaved: HashSet<TopicPartition>,
     /// Wait until all that is waiting or in flight is answered.
     flushes: Vec<oneshot::Sender<Result<(), Error>>>,
     /// Commits that failed since somebody waits.
@@ -50,14 +54,35 @@ impl Commits {
         self.waiting.extract_if(|_, (at, _)| *at <= now).map(|(_, (_, view))| view).collect()
     }
 
+    /// A checkpoint is on its way.
+    pub(super) fn saving(&mut self) {
+        self.saving += 1;
+    }
+
+    /// A checkpoint was answered.
+    pub(super) fn saved(&mut self, partition: &TopicPartition, ok: bool) {
+        self.saving = self.saving.saturating_sub(1);
+        if ok {
+            self.unsaved.remove(partition);
+        } else {
+            self.unsaved.insert(partition.clone());
+        }
+    }
+
     fn answer_flushes(&mut self) {
-        if self.in_flight || !self.waiting.is_empty() {
+        if self.in_flight || self.saving > 0 || !self.waiting.is_empty() {
             return;
         }
-        let failure = self.failed.drain().next().map(|(_, failure)| failure);
+        let failure = self.failed.drain().next().map(|(_, failure)| Error::Commit(failure));
+        let unsaved = self
+            .unsaved
+            .drain()
+            .next()
+            .map(|partition| Error::Checkpoint(format!("that of {partition} is not stored")));
+        let failure = failure.or(unsaved);
         for reply in self.flushes.drain(..) {
             // Whoever asked may have stopped waiting.
-            let _ = reply.send(failure.map_or(Ok(()), |failure| Err(Error::Commit(failure))));
+            let _ = reply.send(failure.clone().map_or(Ok(()), Err));
         }
     }
 }

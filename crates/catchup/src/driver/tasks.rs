@@ -7,6 +7,7 @@ use rdkafka::error::{KafkaError, KafkaResult};
 use super::end::Checked;
 use super::{Driver, Later, back_off};
 use crate::broker::{Job, View};
+use crate::checkpoint::Write;
 use crate::delivery::TopicPartition;
 use crate::reader::Reader;
 use crate::shared::Task;
@@ -53,10 +54,10 @@ impl Driver {
                 self.later.push((Instant::now() + back_off(attempt), Later::Resolve(partition, epoch)));
             }
             Output::Released => self.released(&partition, epoch),
-            Output::Save { id, .. } | Output::Clear { id, .. } => {
-                // There is no checkpoint topic; the builder refuses one.
-                self.shared.step_in(&partition, epoch, Input::Saved { id, ok: false });
+            Output::Save { id, checkpoint, attempt } => {
+                self.store(Write { partition, epoch, id, what: Some(checkpoint) }, attempt);
             }
+            Output::Clear { id, attempt } => self.store(Write { partition, epoch, id, what: None }, attempt),
             Output::Deliver { .. }
             | Output::Hold
             | Output::Drop

@@ -8,6 +8,7 @@
 use super::{CommitId, Output, Partition, TRIES_MAX};
 use crate::event::{Event, ResetReason};
 use crate::progress::Progress;
+use crate::status::State;
 
 #[derive(Debug)]
 struct Flying {
@@ -109,6 +110,10 @@ impl Partition {
             self.topic.stored = flying.what;
             self.topic.ignored = None;
             self.send(0, out);
+            // It may have been under way since before the last acknowledgements.
+            if self.state == State::Draining && self.last_made && !self.commits.in_flight() {
+                self.save(0, out);
+            }
         } else if flying.attempt + 1 < TRIES_MAX {
             self.save(flying.attempt + 1, out);
         } else {

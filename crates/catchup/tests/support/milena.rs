@@ -1,7 +1,7 @@
 //! Milena in this process, with the KIP's example in it.
 
 use milena_testkit::TestServer;
-use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
+use rdkafka::admin::{AdminClient, AdminOptions, AlterConfig, NewTopic, ResourceSpecifier, TopicReplication};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::{Offset, TopicPartitionList};
 
@@ -45,4 +45,15 @@ pub(crate) async fn delete_below(bootstrap: &str, topic: &str, offset: i64) {
     list.add_partition_offset(topic, 0, Offset::Offset(offset)).unwrap();
     let deleted = admin.delete_records(&list, &AdminOptions::new()).await.unwrap();
     assert!(deleted.elements().iter().all(|element| element.error().is_ok()), "{deleted:?}");
+}
+
+/// Sets the longest batch that a topic takes, in bytes.
+pub(crate) async fn limit_records(bootstrap: &str, topic: &str, bytes: usize) {
+    let admin: AdminClient<DefaultClientContext> = config(bootstrap, "none").create().unwrap();
+    let bytes = bytes.to_string();
+    let change = AlterConfig::new(ResourceSpecifier::Topic(topic))
+        .set("cleanup.policy", "compact")
+        .set("max.message.bytes", &bytes);
+    let answers = admin.alter_configs([&change], &AdminOptions::new()).await.unwrap();
+    assert!(answers.iter().all(Result::is_ok), "{answers:?}");
 }

@@ -7,7 +7,9 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use clap::{Args, ValueEnum};
-use milena_catchup::{Ack, CatchUpConsumer, Commit, Delivery, Event, Happened, Lag, Lane, Order, TopicPartition};
+use milena_catchup::{
+    Ack, CatchUpConsumer, Checkpoint, Commit, Delivery, Error, Event, Happened, Lag, Lane, Order, TopicPartition,
+};
 use rdkafka::message::Message;
 use serde_json::{Value, json};
 use tokio::signal::unix::{SignalKind, signal};
@@ -37,6 +39,9 @@ pub(crate) struct ConsumeArgs {
     /// How long a partition that another member gets waits for acknowledgements
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = humantime::parse_duration)]
     drain_deadline: Duration,
+    /// Keep finished ranges in this compacted topic, for brokers that drop the metadata of offsets
+    #[arg(long, value_name = "TOPIC")]
+    checkpoint_topic: Option<String>,
     /// When a record is finished
     #[arg(long, value_enum, default_value_t = When::Written)]
     ack: When,
@@ -71,6 +76,7 @@ pub(crate) async fn run(args: ConsumeArgs) -> Result<(), Failure> {
         .fork_when(Lag::records(args.fork_when))
         .commit(Commit::Every(args.commit_every))
         .drain_deadline(args.drain_deadline)
+        .checkpoint(args.checkpoint_topic.map_or(Checkpoint::Metadata, Checkpoint::Topic))
         .build()?;
     let mut events = consumer.events();
     let topics: Vec<_> = args.topics.iter().map(String::as_str).collect();
@@ -92,7 +98,11 @@ pub(crate) async fn run(args: ConsumeArgs) -> Result<(), Failure> {
             }
             Some(happened) = events.next() => tell(&happened, &mut open),
             line = input.recv(), if args.ack == When::Stdin => match line {
-                Some(line) if line.trim() == "commit" => consumer.commit().await?,
+                Some(line) if line.trim() == "commit" => match consumer.commit().await {
+                    // The next commit writes it again.
+                    Err(error @ Error::Checkpoint(_)) => complain(&error.to_string()),
+                    committed => committed?,
+                },
                 Some(line) => open.finish(&line),
                 None => break,
             },

@@ -1,0 +1,35 @@
+//! Checkpoints on their way to the topic, and back from there.
+
+use std::time::Instant;
+
+use super::{Driver, Later, back_off};
+use crate::checkpoint::Write;
+use crate::delivery::TopicPartition;
+use crate::{CommitId, Epoch, Input};
+
+impl Driver {
+    /// Writes a checkpoint, the later the more often it failed.
+    pub(super) fn store(&mut self, write: Write, attempt: u32) {
+        self.commits.saving();
+        if attempt == 0 {
+            self.send_write(write);
+        } else {
+            self.later.push((Instant::now() + back_off(attempt), Later::Write(write)));
+        }
+    }
+
+    pub(super) fn send_write(&mut self, write: Write) {
+        let Write { partition, epoch, id, .. } = &write;
+        let (partition, epoch, id) = (partition.clone(), *epoch, *id);
+        // What was to be tried again may have no owner here any more, and then it is not ours to write.
+        let owned = self.shared.epoch(&partition) == Some(epoch);
+        if !(owned && self.writer.as_ref().is_some_and(|writer| writer.ask(write))) {
+            self.saved(&partition, epoch, id, false);
+        }
+    }
+
+    pub(super) fn saved(&mut self, partition: &TopicPartition, epoch: Epoch, id: CommitId, ok: bool) {
+        self.commits.saved(partition, ok);
+        self.shared.step_in(partition, epoch, Input::Saved { id, ok });
+    }
+}
