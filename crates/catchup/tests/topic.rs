@@ -175,6 +175,24 @@ fn a_drain_waits_for_commit_and_checkpoint() {
 }
 
 #[test]
+fn a_drain_stores_what_was_acknowledged_while_an_earlier_checkpoint_was_under_way() {
+    let mut world = world();
+    let mut life = run(&mut world, 120..130);
+    life.on(&mut world, Input::CommitDue);
+    assert_eq!(life.saves.len(), 1);
+    for offset in 130..140 {
+        life.ack(&mut world, offset);
+    }
+    life.on(&mut world, Input::Revoke);
+    life.on(&mut world, Input::DrainDeadline);
+    life.answer_save(&mut world, true, Some(true));
+    assert!(!life.released);
+    life.answer_save(&mut world, true, Some(true));
+    assert!(life.released);
+    assert_eq!(world.checkpoint, Some(checkpoint(70, &[120..140])));
+}
+
+#[test]
 fn a_checkpoint_that_cannot_be_written_is_tried_again_and_then_told() {
     let mut world = world();
     let mut life = run(&mut world, 120..140);

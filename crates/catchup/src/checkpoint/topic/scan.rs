@@ -9,11 +9,15 @@ use rdkafka::message::Message;
 use rdkafka::{Offset, TopicPartitionList};
 
 use super::VALUE_BYTES_MAX;
-use crate::member::Context;
+use crate::delivery::TopicPartition;
+use crate::member::{Context, seek};
 
 /// For so long what was read counts as the beginning of the next scan: partitions are assigned, and tried again, in groups. Later the
 /// topic might be another one.
 const FRESH: Duration = Duration::from_secs(30);
+
+/// How long one look for records may wait.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// What was read of one partition of the topic.
 #[derive(Debug, Default)]
@@ -80,12 +84,13 @@ pub(super) fn read(
     if open.is_empty() {
         return failures;
     }
+    let mut checked = BTreeSet::new();
     let mut why = "it takes longer than it may".to_owned();
     if let Err(error) = assign(client, topic, open.keys().filter_map(|at| Some((*at, scans.get(at)?.next)))) {
         why = error.to_string();
     } else {
         while !open.is_empty() && Instant::now() < deadline {
-            let (partition, proven) = match client.poll(Duration::from_millis(100)) {
+            let (partition, proven) = match client.poll(LOOK) {
                 Some(Ok(record)) => {
                     let partition = record.partition();
                     if let Some(scan) = scans.get_mut(&partition) {
@@ -93,8 +98,22 @@ pub(super) fn read(
                     }
                     (partition, false)
                 }
-                // The last offsets may have no records any more.
-                Some(Err(KafkaError::PartitionEOF(partition))) => (partition, true),
+                // The last offsets may have no records any more. But a broker that has just become the leader may name an end below
+                // the one that was asked for, so the first report is a reason to ask again, and the next one is believed.
+                Some(Err(KafkaError::PartitionEOF(partition))) => {
+                    let known = checked.contains(&partition);
+                    if !known && let Some((high, scan)) = open.get(&partition).zip(scans.get(&partition)) {
+                        let left = deadline.saturating_duration_since(Instant::now());
+                        match client.fetch_watermarks(topic, partition, left) {
+                            Ok((_, end)) if end >= *high => drop(checked.insert(partition)),
+                            _ => std::thread::sleep(LOOK),
+                        }
+                        if let Err(error) = seek(client, &TopicPartition::new(topic, partition), scan.next) {
+                            why = error.to_string();
+                        }
+                    }
+                    (partition, known)
+                }
                 Some(Err(error)) => {
                     tracing::debug!("checkpoint topic {topic}: {error}");
                     why = error.to_string();
@@ -128,4 +147,54 @@ fn assign(client: &BaseConsumer<Context>, topic: &str, from: impl Iterator<Item 
         list.add_partition_offset(topic, partition, Offset::Offset(next))?;
     }
     client.assign(&list)
+}
+
+#[cfg(test)]
+mod tests {
+    use rdkafka::Timestamp;
+    use rdkafka::message::OwnedMessage;
+
+    use super::*;
+
+    const PREFIX: &str = "cu1/1/g/";
+
+    fn record(offset: i64, key: &str, value: Option<&str>) -> OwnedMessage {
+        let bytes = |text: &str| text.as_bytes().to_vec();
+        let time = Timestamp::NotAvailable;
+        OwnedMessage::new(value.map(bytes), Some(bytes(key)), "progress".to_owned(), time, 0, offset, None)
+    }
+
+    fn scanned() -> Scan {
+        let mut scan = Scan::default();
+        scan.resume(0, 10);
+        scan.take(PREFIX, &record(2, "cu1/1/g/orders/0", Some("one")));
+        scan.take(PREFIX, &record(3, "cu1/1/h/orders/0", Some("another group's")));
+        scan.take(PREFIX, &record(5, "cu1/1/g/orders/1", Some("two")));
+        scan
+    }
+
+    #[test]
+    fn a_scan_that_was_cut_off_goes_on_where_it_was() {
+        let mut scan = scanned();
+        assert!(!ended(&mut scan, 10));
+        scan.resume(0, 12);
+        assert_eq!((scan.next, scan.value("cu1/1/g/orders/0")), (6, Some(&b"one"[..])));
+        scan.take(PREFIX, &record(11, "cu1/1/g/orders/0", None));
+        assert!(ended(&mut scan, 12));
+        assert_eq!((scan.value("cu1/1/g/orders/0"), scan.values.len()), (None, 1), "removed, and nothing of others");
+    }
+
+    #[test]
+    fn retention_moves_a_scan_on_and_another_log_or_time_begins_it_again() {
+        let mut scan = scanned();
+        scan.resume(8, 12);
+        assert_eq!((scan.next, scan.values.len()), (8, 2));
+        scan.resume(0, 7);
+        assert_eq!((scan.next, scan.values.len()), (0, 0), "the log is shorter: another one");
+        let mut old = scanned();
+        old.complete = Instant::now().checked_sub(FRESH * 2);
+        assert!(old.complete.is_some());
+        old.resume(0, 10);
+        assert_eq!((old.next, old.values.len(), old.complete), (0, 0, None));
+    }
 }
