@@ -103,6 +103,12 @@ impl Server {
                 return Err(error);
             }
         };
+        if let Some(gateways) = &gateways {
+            tokio::spawn(stop_when_displaced(gateways.displaced(), Arc::clone(&broker)));
+            // The listeners are bound: who comes before they are served waits for that moment.
+            tokio::spawn(gateways.named_while_serving(Arc::clone(&broker.lifecycle)));
+            gateways.heard_of().await;
+        }
         let mut addresses = Vec::with_capacity(listeners.len());
         let mut accepting = Vec::with_capacity(listeners.len());
         for (bound, socket) in listeners {
@@ -114,10 +120,6 @@ impl Server {
             );
             addresses.push(bound.clone());
             accepting.push(tokio::spawn(listener::accept_all(Arc::clone(&broker), bound, socket)));
-        }
-        if let Some(gateways) = &gateways {
-            tokio::spawn(stop_when_displaced(gateways.displaced(), Arc::clone(&broker)));
-            tokio::spawn(gateways.named_while_serving(Arc::clone(&broker.lifecycle)));
         }
         tracing::info!(cluster = broker.cluster_id, node = broker.node_id(), "serving");
         Ok(Self { broker, addresses, accepting, gateways })

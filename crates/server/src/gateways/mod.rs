@@ -99,6 +99,8 @@ pub enum JoinError {
 pub(crate) struct Gateways {
     shared: Arc<Shared>,
     task: JoinHandle<()>,
+    /// Time in which the others have heard of what is announced.
+    heard: Duration,
 }
 
 impl Gateways {
@@ -138,7 +140,7 @@ impl Gateways {
                 Err(JoinError::Taken { instance, at })
             }
             Standing::Crowded => Err(JoinError::Crowded),
-            _ => Ok(Self { shared, task: tokio::spawn(driver.run()) }),
+            _ => Ok(Self { shared, task: tokio::spawn(driver.run()), heard: settings.beat_interval / 2 }),
         }
     }
 
@@ -150,6 +152,14 @@ impl Gateways {
             shared.serve(true);
             lifecycle.reached(Phase::Draining).await;
             shared.serve(false);
+        }
+    }
+
+    /// Waits until the others name this gateway, which they do when they have looked at the log once more. A client that finds a
+    /// broker in one answer and misses it in the next forgets what it has asked that one.
+    pub(crate) async fn heard_of(&self) {
+        if !self.shared.others().is_empty() {
+            tokio::time::sleep(self.heard).await;
         }
     }
 
@@ -243,6 +253,30 @@ mod tests {
         assert_eq!(named().await, [1]);
         lifecycle.advance(Phase::Draining);
         assert_eq!(named().await, [0]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_has_waited_to_be_heard_of_is_named_by_the_others_and_who_is_alone_does_not_wait() {
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+        let started = Instant::now();
+        let one = join(Arc::clone(&store)).await.unwrap();
+        let alone = started.elapsed();
+        one.heard_of().await;
+        assert_eq!(started.elapsed(), alone);
+        // Whenever the other one's last look was.
+        for (instance_id, later) in (1_u16..).zip([0, 100, 400, 700, 990]) {
+            tokio::time::sleep(Duration::from_millis(later)).await;
+            let config = ServerConfig { instance_id, ..ServerConfig::default() };
+            let listeners = [Bound::advertising("kafka.example", 19_092)];
+            let settings = ClusterSettings::default();
+            let two = Gateways::join(&settings, &config, &listeners, Arc::clone(&store)).await.unwrap();
+            tokio::spawn(two.named_while_serving(Arc::new(Lifecycle::default())));
+            two.heard_of().await;
+            let others = one.coordinators().others();
+            let found = others.iter().find(|node| node.id == i32::from(instance_id)).expect("a node of that number");
+            assert_eq!(found.endpoints.len(), 1, "{instance_id}");
+            two.leave(Duration::from_secs(1)).await;
+        }
     }
 
     #[tokio::test(start_paused = true)]
