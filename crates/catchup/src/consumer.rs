@@ -178,7 +178,8 @@ impl CatchUpConsumer {
     /// dropped at any time: no record is lost with it.
     ///
     /// # Errors
-    /// [`Error::Fatal`] when the client cannot go on.
+    /// [`Error::Fatal`] when the client cannot go on. [`Error::Refused`] when there is no record and the broker refuses this consumer:
+    /// once for each time that the client reports it; the consumer is not at its end, and this may be called again.
     pub async fn recv(&self) -> Result<Option<Delivery>, Error> {
         Ok(self.shared.recv().await?.map(|given| Delivery {
             record: given.record,
@@ -262,17 +263,26 @@ impl Drop for CatchUpConsumer {
     }
 }
 
-/// What happens to partitions, as it happens.
+/// What happens to partitions and to the consumer, as it happens.
 #[derive(Debug)]
 pub struct Events {
-    from: broadcast::Receiver<(TopicPartition, Event)>,
+    from: broadcast::Receiver<Happened>,
 }
 
 /// One thing that happened.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Happened {
     /// To that partition.
     To(TopicPartition, Event),
+    /// To the consumer as a whole: the client reports an error, and goes on trying. Broker out of reach, unknown topic, a group that does
+    /// not take this member.
+    Trouble {
+        /// Kafka's, or librdkafka's own below zero.
+        code: i16,
+        /// What the client says of it.
+        reason: String,
+    },
     /// So many events were missed here, because the listener was too slow.
     Missed(u64),
 }
@@ -281,7 +291,7 @@ impl Events {
     /// The next event; `None` when the consumer and all its acknowledgement tokens are gone.
     pub async fn next(&mut self) -> Option<Happened> {
         match self.from.recv().await {
-            Ok((partition, event)) => Some(Happened::To(partition, event)),
+            Ok(happened) => Some(happened),
             Err(broadcast::error::RecvError::Lagged(missed)) => Some(Happened::Missed(missed)),
             Err(broadcast::error::RecvError::Closed) => None,
         }

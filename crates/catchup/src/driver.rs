@@ -30,12 +30,13 @@ use tokio::sync::oneshot;
 use crate::broker::{Answer, Broker, Job};
 use crate::checkpoint::{Write, Writer};
 use crate::delivery::TopicPartition;
+use crate::error::number;
 use crate::member::Member;
-use crate::queues::Polled;
+use crate::queues::{Failure, Polled};
 use crate::reader::Reader;
 use crate::shared::Shared;
 use crate::wake::Wake;
-use crate::{Commit, Epoch, Error, Input, Lane};
+use crate::{Commit, Epoch, Error, Event, Input, Lane};
 
 /// Records taken from one client, or one partition of the reader, before the others are looked at.
 const BATCH: usize = 512;
@@ -169,7 +170,7 @@ impl Driver {
                     let partition = TopicPartition::new(record.topic(), record.partition());
                     self.shared.fetched(&partition, Lane::Live, record);
                 }
-                Polled::Failed(error) => self.member_failed(error),
+                Polled::Failed(failure) => self.member_failed(failure),
                 Polled::End => {}
                 Polled::Empty => break,
             }
@@ -186,7 +187,7 @@ impl Driver {
                     let partition = TopicPartition::new(record.topic(), record.partition());
                     self.shared.fetched(&partition, Lane::Backfill, record);
                 }
-                Polled::Failed(error) => tracing::debug!("reader: {error}"),
+                Polled::Failed(Failure { error, .. }) => tracing::debug!("reader: {error}"),
                 Polled::End => {}
                 Polled::Empty => break,
             }
@@ -213,10 +214,14 @@ impl Driver {
                         self.reader_ended(partition);
                     }
                 }
-                Polled::Failed(error) => {
-                    tracing::warn!("{lane:?} lane of {partition}: {error}");
-                    if error.rdkafka_error_code() == Some(RDKafkaErrorCode::AutoOffsetReset) {
-                        self.ask_for_ends(partition);
+                Polled::Failed(Failure { error, reason }) => {
+                    tracing::warn!("{lane:?} lane of {partition}: {error}: {reason}");
+                    match error.rdkafka_error_code() {
+                        Some(RDKafkaErrorCode::AutoOffsetReset) => self.ask_for_ends(partition),
+                        code => {
+                            let code = number(code.unwrap_or(RDKafkaErrorCode::Fail));
+                            self.shared.tell(partition, Event::ReadFailed { lane, code, reason });
+                        }
                     }
                 }
                 Polled::Empty => return false,
@@ -227,12 +232,13 @@ impl Driver {
         true
     }
 
-    fn member_failed(&mut self, error: KafkaError) {
+    fn member_failed(&mut self, failure: Failure) {
+        let Failure { error, reason } = failure;
         if let KafkaError::MessageConsumptionFatal(_) = error {
-            tracing::error!("the client cannot go on: {error}");
+            tracing::error!("the client cannot go on: {error}: {reason}");
             self.end = Some(Err(Error::Fatal(error)));
         } else {
-            tracing::warn!("{error}");
+            self.shared.trouble(number(error.rdkafka_error_code().unwrap_or(RDKafkaErrorCode::Fail)), reason);
         }
     }
 

@@ -22,6 +22,15 @@ pub enum Error {
     /// The client has ended for good, for instance because another member has its `group.instance.id`.
     #[error("the Kafka client cannot go on: {0}")]
     Fatal(KafkaError),
+    /// The broker will not let this consumer work as it is set up: a wrong setting, a missing right. The client goes on trying, so that
+    /// the consumer goes on when the reason goes away.
+    #[error("the broker refuses ({code}): {reason}")]
+    Refused {
+        /// Kafka's, or librdkafka's own below zero.
+        code: i16,
+        /// What the client says of it.
+        reason: String,
+    },
     /// The broker did not take a commit.
     #[error("the broker did not take a commit: {0:?}")]
     Commit(CommitFailure),
@@ -44,4 +53,13 @@ pub(crate) fn number(code: RDKafkaErrorCode) -> i16 {
     )]
     let number = code as i32 as i16;
     number
+}
+
+/// Whether an error that belongs to no partition will come again however often the client tries, until somebody changes a setting or a
+/// right: -169 (librdkafka's `_AUTHENTICATION`), 17 `INVALID_TOPIC_EXCEPTION`, 23 `INCONSISTENT_GROUP_PROTOCOL`, 24 `INVALID_GROUP_ID`,
+/// 26 `INVALID_SESSION_TIMEOUT`, 29 to 31 (no right to the topic, the group, the cluster), 33 `UNSUPPORTED_SASL_MECHANISM`,
+/// 35 `UNSUPPORTED_VERSION`, 54 `SECURITY_DISABLED`, 58 `SASL_AUTHENTICATION_FAILED`, 81 `GROUP_MAX_SIZE_REACHED`,
+/// 112 `UNSUPPORTED_ASSIGNOR`. An unknown topic (3) is none of them: it may be created later.
+pub(crate) fn refuses(code: i16) -> bool {
+    matches!(code, -169 | 17 | 23 | 24 | 26 | 29..=31 | 33 | 35 | 54 | 58 | 81 | 112)
 }

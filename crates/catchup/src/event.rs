@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::{CommitFailure, NotCounted};
+use crate::{CommitFailure, Lane, NotCounted};
 
 /// Something that happened to one partition in one assignment.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,6 +45,15 @@ pub enum Event {
     },
     /// Committed offset or log could not be read; it is tried again.
     ResolveFailed(ResolveFault),
+    /// A lane cannot read, for instance since the right to read the topic is missing. The client goes on trying.
+    ReadFailed {
+        /// Which.
+        lane: Lane,
+        /// Kafka's, or librdkafka's own below zero.
+        code: i16,
+        /// What the client says of it.
+        reason: String,
+    },
     /// The partition is leaving: nothing more is delivered, acknowledgements are waited for.
     Draining,
     /// It left after its drain.

@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use rdkafka::client::ClientContext;
 use rdkafka::config::{ClientConfig, RDKafkaLogLevel};
 use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext, RebalanceProtocol};
-use rdkafka::error::{KafkaError, KafkaResult};
+use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
 use rdkafka::types::RDKafkaRespErr;
 use rdkafka::{Offset, TopicPartitionList};
 
@@ -42,13 +42,25 @@ pub(crate) struct Context {
     notices: Mutex<VecDeque<Notice>>,
     /// Events that polling has served, so that a poll without a record can be told from an empty queue.
     served: AtomicU64,
+    /// What librdkafka said of the last error. The poll that serves an error answers with its code alone.
+    reason: Mutex<String>,
     /// Set when nobody answers rebalances any more: they are then answered in the callback.
     closing: AtomicBool,
 }
 
 impl Context {
     pub(crate) fn new() -> Self {
-        Self { notices: Mutex::default(), served: AtomicU64::new(0), closing: AtomicBool::new(false) }
+        Self {
+            notices: Mutex::default(),
+            served: AtomicU64::new(0),
+            reason: Mutex::default(),
+            closing: AtomicBool::new(false),
+        }
+    }
+
+    /// The words for the error that the last poll answered with.
+    pub(crate) fn reason(&self) -> String {
+        std::mem::take(&mut *self.reason.lock())
     }
 
     pub(crate) fn served(&self) -> u64 {
@@ -92,7 +104,11 @@ impl ClientContext for Context {
 
     fn error(&self, error: KafkaError, reason: &str) {
         self.count();
-        tracing::warn!(target: "librdkafka", "{error}: {reason}");
+        // The end of a partition comes by the same way.
+        if error.rdkafka_error_code() != Some(RDKafkaErrorCode::PartitionEOF) {
+            tracing::warn!(target: "librdkafka", "{error}: {reason}");
+        }
+        reason.clone_into(&mut self.reason.lock());
     }
 }
 

@@ -32,9 +32,16 @@ pub(crate) enum Polled {
     Record(OwnedMessage),
     /// Everything up to the end of the log has been read. Only where it was asked for.
     End,
-    Failed(KafkaError),
+    Failed(Failure),
     /// Nothing is left for now.
     Empty,
+}
+
+/// An error that a client reports.
+pub(crate) struct Failure {
+    pub(crate) error: KafkaError,
+    /// librdkafka's words for it.
+    pub(crate) reason: String,
 }
 
 struct Queue {
@@ -125,7 +132,7 @@ impl Queues {
             match poll() {
                 Some(Ok(record)) => return Polled::Record(record),
                 Some(Err(KafkaError::PartitionEOF(_))) => return Polled::End,
-                Some(Err(error)) => return Polled::Failed(error),
+                Some(Err(error)) => return Polled::Failed(Failure { error, reason: context.reason() }),
                 None if context.served() == before => return Polled::Empty,
                 None => {}
             }

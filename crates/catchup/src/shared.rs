@@ -9,7 +9,9 @@ use rdkafka::message::{Headers, Message, OwnedMessage};
 use tokio::sync::{Notify, broadcast};
 
 use crate::State::{CatchingUp, Live, Merging};
+use crate::consumer::Happened;
 use crate::delivery::TopicPartition;
+use crate::error::refuses;
 use crate::wake::Wake;
 use crate::{
     AckOutcome, Buffers, Epoch, Error, Event, Input, Lane, Order, Output, Partition, PartitionStatus, Settings,
@@ -63,6 +65,8 @@ struct State {
     in_a_row: u32,
     tasks: VecDeque<Task>,
     last_epoch: u64,
+    /// Nobody has heard of it yet.
+    refused: Option<Error>,
     end: Option<Result<(), Error>>,
 }
 
@@ -72,7 +76,7 @@ pub(crate) struct Shared {
     /// Wakes receivers.
     filled: Notify,
     pub(crate) wake: std::sync::Arc<Wake>,
-    events: broadcast::Sender<(TopicPartition, Event)>,
+    events: broadcast::Sender<Happened>,
     settings: Settings,
 }
 
@@ -86,8 +90,22 @@ impl Shared {
         &self.settings
     }
 
-    pub(crate) fn events(&self) -> broadcast::Receiver<(TopicPartition, Event)> {
+    pub(crate) fn events(&self) -> broadcast::Receiver<Happened> {
         self.events.subscribe()
+    }
+
+    pub(crate) fn tell(&self, partition: &TopicPartition, event: Event) {
+        // Nobody has to listen.
+        let _ = self.events.send(Happened::To(partition.clone(), event));
+    }
+
+    /// An error of the consumer as a whole. Who waits for a record hears of it when waiting will not help.
+    pub(crate) fn trouble(&self, code: i16, reason: String) {
+        if refuses(code) {
+            self.state.lock().refused = Some(Error::Refused { code, reason: reason.clone() });
+            self.filled.notify_one();
+        }
+        let _ = self.events.send(Happened::Trouble { code, reason });
     }
 
     /// A new assignment of a partition. Its epoch is one that no assignment had before.
@@ -97,6 +115,7 @@ impl Shared {
         let epoch = Epoch(state.last_epoch);
         let slot = Slot { machine: Partition::new(epoch, self.settings.clone()), records: HashMap::new() };
         state.slots.insert(partition.clone(), slot);
+        state.refused = None;
         epoch
     }
 
@@ -157,7 +176,10 @@ impl Shared {
             let fork = slot.machine.fork();
             return Some(Ok(Some(Given { record, partition, epoch, lane, offset, fork })));
         }
-        state.end.clone().map(|end| end.map(|()| None))
+        if let Some(end) = state.end.clone() {
+            return Some(end.map(|()| None));
+        }
+        state.refused.take().map(Err)
     }
 
     /// Waits for the next record; `None` when there will be none any more.
@@ -280,10 +302,7 @@ impl Shared {
                     state.live.retain(|queued| queued.partition != *partition);
                     state.backfill.retain(|queued| queued.partition != *partition);
                 }
-                Output::Event(event) => {
-                    // Nobody has to listen.
-                    let _ = self.events.send((partition.clone(), event));
-                }
+                Output::Event(event) => self.tell(partition, event),
                 what => {
                     released |= what == Output::Released;
                     state.tasks.push_back(Task { partition: partition.clone(), epoch, what });

@@ -169,8 +169,8 @@ impl Watched {
             loop {
                 match self.events.next().await.expect("events") {
                     Happened::To(_, event) if wanted(&event) => return event,
-                    Happened::To(..) => {}
                     Happened::Missed(count) => panic!("{count} events missed"),
+                    _ => {}
                 }
             }
         };

@@ -166,7 +166,9 @@ fn tell(happened: &Happened, open: &mut Open) {
                 open.forget(partition);
             }
         }
+        Happened::Trouble { code, reason } => complain(&format!("error {code}: {reason}")),
         Happened::Missed(count) => complain(&format!("{count} events were missed")),
+        _ => {}
     }
 }
 
