@@ -21,7 +21,7 @@ use crate::error::number;
 use crate::member::{Context, list_of};
 use crate::reader::Reader;
 use crate::wake::Wake;
-use crate::{CommitFailure, CommitId, Epoch, Error, LogId, Progress, Reset, Resolved};
+use crate::{CommitFailure, CommitId, Epoch, Error, Lane, LogId, Progress, Reset, Resolved};
 
 /// How long a question may take before it is asked again.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -40,8 +40,8 @@ pub(crate) struct View {
 pub(crate) enum Job {
     /// Where these partitions start.
     Resolve(Vec<(TopicPartition, Epoch)>),
-    /// The first offset that this partition's log still has.
-    LogStart(TopicPartition, Epoch),
+    /// Where this partition's log begins and ends, since this lane was told that its position is not in it.
+    LogStart(TopicPartition, Epoch, Lane),
     /// Where this partition's log ends, as its leader says.
     LogEnd(TopicPartition, Epoch),
     Commit(Vec<View>),
@@ -57,7 +57,7 @@ pub(crate) enum Job {
 #[derive(Debug)]
 pub(crate) enum Answer {
     Resolved(TopicPartition, Epoch, Option<Resolved>),
-    LogEnds(TopicPartition, Epoch, KafkaResult<(i64, i64)>),
+    LogEnds(TopicPartition, Epoch, Lane, KafkaResult<(i64, i64)>),
     LogEnd(TopicPartition, Epoch, KafkaResult<i64>),
     /// Whether a checkpoint is stored, or removed.
     Saved(TopicPartition, Epoch, CommitId, bool),
@@ -123,9 +123,9 @@ impl Asker {
                     let ends = consumer.fetch_watermarks(&partition.topic, partition.partition, PATIENCE);
                     self.answer(Answer::LogEnd(partition, epoch, ends.map(|(_, end)| end)));
                 }
-                Job::LogStart(partition, epoch) => {
+                Job::LogStart(partition, epoch, lane) => {
                     let ends = consumer.fetch_watermarks(&partition.topic, partition.partition, PATIENCE);
-                    self.answer(Answer::LogEnds(partition, epoch, ends));
+                    self.answer(Answer::LogEnds(partition, epoch, lane, ends));
                 }
                 Job::Commit(views) => {
                     let answered = self.commit(&consumer, views);

@@ -61,6 +61,7 @@ enum Later {
     Begin(TopicPartition, Epoch),
     LogEnd(TopicPartition, Epoch),
     Write(Write),
+    ReadOn(TopicPartition, Epoch, Lane),
 }
 
 /// What the member does with a partition.
@@ -217,7 +218,7 @@ impl Driver {
                 Polled::Failed(Failure { error, reason }) => {
                     tracing::warn!("{lane:?} lane of {partition}: {error}: {reason}");
                     match error.rdkafka_error_code() {
-                        Some(RDKafkaErrorCode::AutoOffsetReset) => self.ask_for_ends(partition),
+                        Some(RDKafkaErrorCode::AutoOffsetReset) => self.ask_for_ends(partition, lane),
                         code => {
                             let code = number(code.unwrap_or(RDKafkaErrorCode::Fail));
                             self.shared.tell(partition, Event::ReadFailed { lane, code, reason });
@@ -242,9 +243,9 @@ impl Driver {
         }
     }
 
-    fn ask_for_ends(&self, partition: &TopicPartition) {
+    fn ask_for_ends(&self, partition: &TopicPartition, lane: Lane) {
         if let Some(epoch) = self.shared.epoch(partition) {
-            self.asking.ask(Job::LogStart(partition.clone(), epoch));
+            self.asking.ask(Job::LogStart(partition.clone(), epoch, lane));
         }
     }
 
@@ -281,7 +282,7 @@ impl Driver {
                 Answer::Resolved(partition, epoch, None) => {
                     self.shared.step_in(&partition, epoch, Input::ResolveFailed);
                 }
-                Answer::LogEnds(partition, epoch, ends) => self.ends_are(&partition, epoch, ends),
+                Answer::LogEnds(partition, epoch, lane, ends) => self.ends_are(&partition, epoch, lane, ends),
                 Answer::LogEnd(partition, epoch, end) => self.log_end_is(&partition, epoch, end),
                 Answer::Committed(views) => self.committed(views),
                 Answer::Saved(partition, epoch, id, ok) => self.saved(&partition, epoch, id, ok),
@@ -312,6 +313,7 @@ impl Driver {
             match what {
                 Later::Resolve(partition, epoch) => self.asking.ask(Job::Resolve(vec![(partition, epoch)])),
                 Later::Begin(partition, epoch) => self.begin(&partition, epoch),
+                Later::ReadOn(partition, epoch, lane) => self.read_on(&partition, epoch, lane),
                 Later::LogEnd(partition, epoch) => self.asking.ask(Job::LogEnd(partition, epoch)),
                 Later::Write(write) => self.send_write(write),
             }

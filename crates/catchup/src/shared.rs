@@ -229,7 +229,7 @@ impl Shared {
     /// The offset that the backfill lane reads next; `None` without one.
     pub(crate) fn backfill_position(&self, of: &TopicPartition) -> Option<i64> {
         let status = self.state.lock().slots.get(of).map(|slot| slot.machine.status())?;
-        status.backfill.map(|lane| lane.position)
+        status.backfill.filter(|_| status.state == CatchingUp).map(|lane| lane.position)
     }
 
     /// The offset that the live lane reads next; `None` before it has begun.

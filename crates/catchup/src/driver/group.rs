@@ -31,6 +31,10 @@ pub(super) struct Leaving {
 }
 
 impl Leaving {
+    pub(super) fn has(&self, partition: &TopicPartition) -> bool {
+        self.partitions.contains(partition)
+    }
+
     pub(super) fn nap(&self) -> Duration {
         self.deadline.saturating_duration_since(Instant::now()).min(LOOK)
     }

@@ -147,7 +147,13 @@ impl Driver {
     }
 
     /// Where a log begins and ends, asked for since a position is not in it any more.
-    pub(super) fn ends_are(&mut self, partition: &TopicPartition, epoch: Epoch, ends: KafkaResult<(i64, i64)>) {
+    pub(super) fn ends_are(
+        &mut self,
+        partition: &TopicPartition,
+        epoch: Epoch,
+        lane: Lane,
+        ends: KafkaResult<(i64, i64)>,
+    ) {
         if self.shared.epoch(partition) != Some(epoch) {
             return;
         }
@@ -160,7 +166,13 @@ impl Driver {
                     );
                     return self.restart(partition, Duration::ZERO);
                 }
+                let within = self.lane_position(partition, lane).is_some_and(|position| position >= low);
                 self.shared.step_in(partition, epoch, Input::LogStart { low });
+                if within {
+                    // It is in the log after all: a broker that just became the leader may deny what it has not heard of yet.
+                    // librdkafka reads no further by itself.
+                    self.later.push((Instant::now() + back_off(3), Later::ReadOn(partition.clone(), epoch, lane)));
+                }
             }
             // It would stand still for ever where it is.
             Err(error) => {
@@ -170,8 +182,41 @@ impl Driver {
         }
     }
 
+    fn lane_position(&self, partition: &TopicPartition, lane: Lane) -> Option<i64> {
+        match lane {
+            Lane::Live => self.shared.live_position(partition),
+            Lane::Backfill => self.shared.backfill_position(partition),
+        }
+    }
+
+    /// Begins again with a lane where it stands.
+    pub(super) fn read_on(&mut self, partition: &TopicPartition, epoch: Epoch, lane: Lane) {
+        if self.shared.epoch(partition) != Some(epoch) {
+            return;
+        }
+        let Some(position) = self.lane_position(partition, lane) else { return };
+        match lane {
+            Lane::Live => {
+                // Where it is to begin already, that goes first.
+                let place = self.places.entry(partition.clone()).or_default();
+                if place.begin.is_none() {
+                    place.begin = Some(position);
+                    self.begin(partition, epoch);
+                }
+            }
+            Lane::Backfill => {
+                let sought = self.reader.as_mut().map_or(Ok(()), |reader| reader.seek(partition, position));
+                self.or_restart("seek of the reader", partition, sought);
+            }
+        }
+    }
+
     /// Ends the assignment of a partition without a commit, and begins it again after that time.
     pub(super) fn restart(&mut self, partition: &TopicPartition, after: Duration) {
+        // One that is on its way out ends with that, and whoever waits for it would wait for ever for another one.
+        if self.leaving.as_ref().is_some_and(|leaving| leaving.has(partition)) {
+            return;
+        }
         for input in [Input::Revoke, Input::DrainDeadline, Input::DrainDeadline] {
             self.shared.step(partition, input);
         }
