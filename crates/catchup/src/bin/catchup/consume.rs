@@ -99,8 +99,8 @@ pub(crate) async fn run(args: ConsumeArgs) -> Result<(), Failure> {
             Some(happened) = events.next() => tell(&happened, &mut open),
             line = input.recv(), if args.ack == When::Stdin => match line {
                 Some(line) if line.trim() == "commit" => match consumer.commit().await {
-                    // The next commit writes it again.
-                    Err(error @ Error::Checkpoint(_)) => complain(&error.to_string()),
+                    // The next commit writes it again. A refusal is for when the group has gone on without this member: an event tells it.
+                    Err(error @ (Error::Checkpoint(_) | Error::Commit(_))) => complain(&error.to_string()),
                     committed => committed?,
                 },
                 Some(line) => open.finish(&line),
