@@ -13,7 +13,7 @@ mod produce;
 mod scan;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -29,6 +29,9 @@ use crate::{Error, Progress};
 /// How long one call may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// How long the question for the topic's policy may take, which is only for a warning.
+const POLICY_PATIENCE: Duration = Duration::from_secs(2);
+
 /// The most that a value may have, half of what a broker takes by default (`max.message.bytes`). That is some hundred thousand ranges;
 /// above it the shortest are left out.
 const VALUE_BYTES_MAX: usize = 512 << 10;
@@ -36,8 +39,9 @@ const VALUE_BYTES_MAX: usize = 512 << 10;
 /// How often a topic that was just made is looked for.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// What only consumers have: a producer would complain of it.
-const OF_CONSUMERS: [&str; 18] = [
+/// What only consumers have, by the beginnings of the names: a producer would complain of it.
+const OF_CONSUMERS: [&str; 19] = [
+    "allow.auto.create.topics",
     "auto.commit.",
     "auto.offset.reset",
     "check.crcs",
@@ -75,6 +79,8 @@ pub struct TopicStore {
     partitions: AtomicI32,
     scans: Mutex<BTreeMap<i32, scan::Scan>>,
     producer: Mutex<Option<produce::Producer>>,
+    /// Its policy was asked for.
+    looked: AtomicBool,
     compacted: Mutex<Option<bool>>,
 }
 
@@ -104,6 +110,7 @@ impl TopicStore {
             partitions: AtomicI32::new(0),
             scans: Mutex::default(),
             producer: Mutex::default(),
+            looked: AtomicBool::new(false),
             compacted: Mutex::default(),
         })
     }
@@ -172,17 +179,17 @@ impl TopicStore {
 
     /// Once: is it compacted?
     fn look_at_policy(&self, made: bool, within: Duration) {
-        let mut compacted = self.compacted.lock();
-        if made {
-            *compacted = Some(true);
-        }
-        if compacted.is_some() {
+        if self.looked.swap(true, Ordering::Relaxed) {
             return;
         }
-        match admin::is_compacted(&self.config, &self.topic, within) {
-            Ok(true) => *compacted = Some(true),
+        if made {
+            *self.compacted.lock() = Some(true);
+            return;
+        }
+        match admin::is_compacted(&self.config, &self.topic, within.min(POLICY_PATIENCE)) {
+            Ok(true) => *self.compacted.lock() = Some(true),
             Ok(false) => {
-                *compacted = Some(false);
+                *self.compacted.lock() = Some(false);
                 tracing::warn!("the checkpoint topic {} is not compacted: it grows, or forgets", self.topic);
             }
             Err(error) => tracing::debug!("configuration of {}: {error}", self.topic),

@@ -11,8 +11,8 @@ use rdkafka::producer::{BaseProducer, BaseRecord, DeliveryResult, Producer as _,
 use crate::Error;
 use crate::member::Context;
 
-/// How long one look for answers may wait.
-const LOOK: Duration = Duration::from_millis(100);
+/// How long one look for answers takes. rust-rdkafka uses all of it, even when the answers are there.
+const LOOK: Duration = Duration::from_millis(5);
 
 /// What librdkafka needs on top to report that a record's time is over.
 const GRACE: Duration = Duration::from_secs(2);
