@@ -4,7 +4,11 @@
 //! `head_start BOOTSTRAP [RECORDS]` makes a topic of its own with one partition and records of 100 bytes. Each consumer starts in a
 //! group of its own with offset 0 committed. A record is produced as soon as it has its partition; the time until that record comes
 //! is the first number, the rate at which the old records come the second. Then the catch-up consumer idles for ten seconds, and the
-//! processor time of that is the third.
+//! processor time of that is the third. The plain consumer comes twice: with librdkafka's defaults, and with what the catch-up
+//! consumer sets for its backfill.
+//!
+//! At last a catch-up consumer whose application takes a record every hundredth of a second and finishes none, for ten seconds: how
+//! much memory the process takes more than before.
 #![allow(clippy::print_stdout, reason = "a program that prints what it measured")]
 
 use std::time::{Duration, Instant};
@@ -41,14 +45,19 @@ async fn main() -> Result<(), Failure> {
     produce(&base, &topic, records)?;
     println!("{records} records of lag");
 
-    let (first, rate) = tokio::task::block_in_place(|| plain(&base, &topic, records))?;
+    let (first, rate) = tokio::task::block_in_place(|| plain(&base, &topic, "plain", records))?;
     println!("plain:    a new record after {first:.3} s, {rate:.0} old records/s");
-    let (first, rate, idle) = catch_up(&base, &topic, records + 1).await?;
+    let mut alike = base.clone();
+    alike.set("fetch.queue.backoff.ms", "10").set("queued.max.messages.kbytes", (16 << 10).to_string());
+    let (first, rate) = tokio::task::block_in_place(|| plain(&alike, &topic, "alike", records + 1))?;
+    println!("alike:    a new record after {first:.3} s, {rate:.0} old records/s");
+    let (first, rate, idle) = catch_up(&base, &topic, records + 2).await?;
     println!(
         "catch-up: a new record after {first:.3} s, {rate:.0} old records/s, idle {:.2} % of a core",
         idle * 100.0
     );
     println!("resident at the most: {} KiB", status_kib("VmHWM:").unwrap_or(0));
+    println!("slow application: {} KiB more than before, at the most", slow(&base, &topic).await?);
     Ok(())
 }
 
@@ -79,8 +88,8 @@ fn group(base: &ClientConfig, topic: &str, name: &str) -> Result<ClientConfig, F
 }
 
 /// Seconds from the assignment to a record produced then, and old records per second.
-fn plain(base: &ClientConfig, topic: &str, records: i64) -> Result<(f64, f64), Failure> {
-    let consumer: BaseConsumer = group(base, topic, "plain")?.create()?;
+fn plain(base: &ClientConfig, topic: &str, name: &str, records: i64) -> Result<(f64, f64), Failure> {
+    let consumer: BaseConsumer = group(base, topic, name)?.create()?;
     consumer.subscribe(&[topic])?;
     while consumer.assignment()?.count() == 0 {
         if let Some(Err(error)) = consumer.poll(Duration::from_millis(1)) {
@@ -138,6 +147,28 @@ async fn catch_up(base: &ClientConfig, topic: &str, records: i64) -> Result<(f64
     consumer.close().await?;
     let (first, old) = (first.ok_or("no new record")?, old.ok_or("no old record")?);
     Ok((first.as_secs_f64(), rate(records, old), idle))
+}
+
+/// KiB of resident memory that a consumer takes whose application finishes nothing, while new records come too.
+async fn slow(base: &ClientConfig, topic: &str) -> Result<u64, Failure> {
+    // What the process had at the most is counted anew from here on.
+    std::fs::write("/proc/self/clear_refs", "5")?;
+    let before = status_kib("VmRSS:").ok_or("no memory")?;
+    let consumer = CatchUpConsumer::builder(group(base, topic, "slow")?).drain_deadline(Duration::ZERO).build()?;
+    consumer.subscribe(&[topic])?;
+    let start = Instant::now();
+    let mut in_hand = Vec::new();
+    while start.elapsed() < Duration::from_secs(10) {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        if let Ok(delivery) = tokio::time::timeout(Duration::ZERO, consumer.recv()).await {
+            in_hand.push(delivery?.ok_or("the consumer ended")?);
+        }
+    }
+    let most = status_kib("VmHWM:").ok_or("no memory")?;
+    println!("slow application: {} records in hand", in_hand.len());
+    drop(in_hand);
+    consumer.close().await?;
+    Ok(most.saturating_sub(before))
 }
 
 fn rate(records: i64, took: Duration) -> f64 {

@@ -39,12 +39,14 @@ const VALUE_BYTES_MAX: usize = 512 << 10;
 /// How often a topic that was just made is looked for.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// What only consumers have, by the beginnings of the names: a producer would complain of it.
-const OF_CONSUMERS: [&str; 19] = [
+/// What only consumers have, by the beginnings of the names: a producer would complain of it, and checkpoints are read otherwise.
+const OF_CONSUMERS: [&str; 20] = [
     "allow.auto.create.topics",
     "auto.commit.",
     "auto.offset.reset",
     "check.crcs",
+    // A follower that lags would end before the newest checkpoint (KIP-392).
+    "client.rack",
     "consume.",
     "coordinator.query.",
     "enable.auto.",
