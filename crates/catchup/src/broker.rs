@@ -36,14 +36,21 @@ pub(crate) struct View {
     pub(crate) metadata: String,
 }
 
+/// Why the ends of a log are asked for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Doubt {
+    /// This lane was told that its position is not in the log.
+    Position(Lane),
+    /// The reader was told that the log ends, which may be before the fork.
+    End,
+}
+
 /// Something to ask the broker.
 pub(crate) enum Job {
     /// Where these partitions start.
     Resolve(Vec<(TopicPartition, Epoch)>),
-    /// Where this partition's log begins and ends, since this lane was told that its position is not in it.
-    LogStart(TopicPartition, Epoch, Lane),
-    /// Where this partition's log ends, as its leader says.
-    LogEnd(TopicPartition, Epoch),
+    /// Where this partition's log begins and ends, as its leader says.
+    LogEnds(TopicPartition, Epoch, Doubt),
     Commit(Vec<View>),
     ReadBack(TopicPartition, Epoch),
     /// Anything at all of the leader of this partition: librdkafka's thread for a broker sleeps up to a second when it had nothing to
@@ -57,8 +64,7 @@ pub(crate) enum Job {
 #[derive(Debug)]
 pub(crate) enum Answer {
     Resolved(TopicPartition, Epoch, Option<Resolved>),
-    LogEnds(TopicPartition, Epoch, Lane, KafkaResult<(i64, i64)>),
-    LogEnd(TopicPartition, Epoch, KafkaResult<i64>),
+    LogEnds(TopicPartition, Epoch, Doubt, KafkaResult<(i64, i64)>),
     /// Whether a checkpoint is stored, or removed.
     Saved(TopicPartition, Epoch, CommitId, bool),
     Committed(Vec<(View, Result<(), CommitFailure>)>),
@@ -119,13 +125,9 @@ impl Asker {
             let Some(consumer) = self.consumer.upgrade() else { return };
             match job {
                 Job::Resolve(partitions) => self.resolve(&consumer, partitions),
-                Job::LogEnd(partition, epoch) => {
+                Job::LogEnds(partition, epoch, doubt) => {
                     let ends = consumer.fetch_watermarks(&partition.topic, partition.partition, PATIENCE);
-                    self.answer(Answer::LogEnd(partition, epoch, ends.map(|(_, end)| end)));
-                }
-                Job::LogStart(partition, epoch, lane) => {
-                    let ends = consumer.fetch_watermarks(&partition.topic, partition.partition, PATIENCE);
-                    self.answer(Answer::LogEnds(partition, epoch, lane, ends));
+                    self.answer(Answer::LogEnds(partition, epoch, doubt, ends));
                 }
                 Job::Commit(views) => {
                     let answered = self.commit(&consumer, views);

@@ -27,7 +27,7 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::Message;
 use tokio::sync::oneshot;
 
-use crate::broker::{Answer, Broker, Job};
+use crate::broker::{Answer, Broker, Doubt, Job};
 use crate::checkpoint::{Write, Writer};
 use crate::delivery::TopicPartition;
 use crate::error::number;
@@ -245,7 +245,7 @@ impl Driver {
 
     fn ask_for_ends(&self, partition: &TopicPartition, lane: Lane) {
         if let Some(epoch) = self.shared.epoch(partition) {
-            self.asking.ask(Job::LogStart(partition.clone(), epoch, lane));
+            self.asking.ask(Job::LogEnds(partition.clone(), epoch, Doubt::Position(lane)));
         }
     }
 
@@ -282,8 +282,12 @@ impl Driver {
                 Answer::Resolved(partition, epoch, None) => {
                     self.shared.step_in(&partition, epoch, Input::ResolveFailed);
                 }
-                Answer::LogEnds(partition, epoch, lane, ends) => self.ends_are(&partition, epoch, lane, ends),
-                Answer::LogEnd(partition, epoch, end) => self.log_end_is(&partition, epoch, end),
+                Answer::LogEnds(partition, epoch, Doubt::Position(lane), ends) => {
+                    self.ends_are(&partition, epoch, lane, ends);
+                }
+                Answer::LogEnds(partition, epoch, Doubt::End, ends) => {
+                    self.log_end_is(&partition, epoch, ends.map(|(_, end)| end));
+                }
                 Answer::Committed(views) => self.committed(views),
                 Answer::Saved(partition, epoch, id, ok) => self.saved(&partition, epoch, id, ok),
                 Answer::ReadBack(partition, epoch, found) => {
@@ -314,7 +318,7 @@ impl Driver {
                 Later::Resolve(partition, epoch) => self.asking.ask(Job::Resolve(vec![(partition, epoch)])),
                 Later::Begin(partition, epoch) => self.begin(&partition, epoch),
                 Later::ReadOn(partition, epoch, lane) => self.read_on(&partition, epoch, lane),
-                Later::LogEnd(partition, epoch) => self.asking.ask(Job::LogEnd(partition, epoch)),
+                Later::LogEnd(partition, epoch) => self.asking.ask(Job::LogEnds(partition, epoch, Doubt::End)),
                 Later::Write(write) => self.send_write(write),
             }
         }

@@ -220,21 +220,25 @@ impl Shared {
         self.state.lock().slots.get(of).map(|slot| slot.machine.epoch())
     }
 
+    fn status_of(&self, of: &TopicPartition) -> Option<PartitionStatus> {
+        self.state.lock().slots.get(of).map(|slot| slot.machine.status())
+    }
+
     /// The highest offset that one of its lanes would read next.
     pub(crate) fn position(&self, of: &TopicPartition) -> Option<i64> {
-        let status = self.state.lock().slots.get(of).map(|slot| slot.machine.status())?;
+        let status = self.status_of(of)?;
         Some(status.backfill.map_or(0, |lane| lane.position).max(status.live.position))
     }
 
     /// The offset that the backfill lane reads next; `None` without one.
     pub(crate) fn backfill_position(&self, of: &TopicPartition) -> Option<i64> {
-        let status = self.state.lock().slots.get(of).map(|slot| slot.machine.status())?;
+        let status = self.status_of(of)?;
         status.backfill.filter(|_| status.state == CatchingUp).map(|lane| lane.position)
     }
 
     /// The offset that the live lane reads next; `None` before it has begun.
     pub(crate) fn live_position(&self, of: &TopicPartition) -> Option<i64> {
-        let status = self.state.lock().slots.get(of).map(|slot| slot.machine.status())?;
+        let status = self.status_of(of)?;
         matches!(status.state, Live | CatchingUp | Merging).then_some(status.live.position)
     }
 

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rdkafka::error::KafkaResult;
 
 use super::{Driver, Later};
-use crate::broker::Job;
+use crate::broker::{Doubt, Job};
 use crate::delivery::TopicPartition;
 use crate::{Epoch, Input, Lane};
 
@@ -36,7 +36,7 @@ impl Driver {
         match place.end {
             Checked::Not => {
                 place.end = Checked::Asked;
-                self.asking.ask(Job::LogEnd(partition.clone(), epoch));
+                self.asking.ask(Job::LogEnds(partition.clone(), epoch, Doubt::End));
             }
             Checked::Asked => {}
             Checked::Known => {
@@ -48,16 +48,14 @@ impl Driver {
 
     /// The leader says where its log ends.
     pub(super) fn log_end_is(&mut self, partition: &TopicPartition, epoch: Epoch, end: KafkaResult<i64>) {
-        if self.shared.epoch(partition) != Some(epoch) {
+        if self.shared.epoch(partition) != Some(epoch) || self.shared.backfill_position(partition).is_none() {
             return;
         }
-        let Some(position) = self.shared.backfill_position(partition) else { return };
         let Some(place) = self.places.get_mut(partition) else { return };
         match end {
             Ok(end) if end >= place.fork => {
                 place.end = Checked::Known;
-                let sought = self.reader.as_mut().map_or(Ok(()), |reader| reader.seek(partition, position));
-                self.or_restart("seek of the reader", partition, sought);
+                self.read_on(partition, epoch, Lane::Backfill);
             }
             told => {
                 tracing::debug!("{partition} seems to end before its fork at {}: {told:?}", place.fork);
