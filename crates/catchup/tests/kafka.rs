@@ -22,6 +22,7 @@ use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::message::Message;
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 use rdkafka::{Offset, TopicPartitionList};
+use support::milena::delete_below;
 use support::{SOON, Watched, commit, committed, config, produce};
 
 /// One broker for all tests that run at a time; the last one ends it.
@@ -65,7 +66,8 @@ impl Bench {
         let topic = configs
             .iter()
             .fold(NewTopic::new(name, 1, TopicReplication::Fixed(1)), |topic, (key, value)| topic.set(key, value));
-        let created = bench.admin().create_topics([&topic], &AdminOptions::new()).await.unwrap();
+        let admin: AdminClient<DefaultClientContext> = bench.client().create().unwrap();
+        let created = admin.create_topics([&topic], &AdminOptions::new()).await.unwrap();
         created[0].as_ref().unwrap();
         bench
     }
@@ -78,10 +80,6 @@ impl Bench {
         let mut client = ClientConfig::new();
         client.set("bootstrap.servers", self.bootstrap()).set("broker.address.family", "v4");
         client
-    }
-
-    fn admin(&self) -> AdminClient<DefaultClientContext> {
-        self.client().create().unwrap()
     }
 
     fn produce(&self, offsets: std::ops::Range<i64>) {
@@ -176,9 +174,7 @@ async fn b07_what_was_deleted_below_the_start_of_the_log_is_told_and_passed() {
     let bench = Bench::new("b07", &[]).await;
     bench.produce(0..120);
     bench.commit(70);
-    let mut before = TopicPartitionList::new();
-    before.add_partition_offset(bench.name, 0, Offset::Offset(90)).unwrap();
-    bench.admin().delete_records(&before, &AdminOptions::new()).await.unwrap();
+    delete_below(&bench.bootstrap(), bench.name, 90).await;
     let mut consumer = bench.start();
     let expired = consumer.event(|event| matches!(event, Event::GapExpired(_))).await;
     assert_eq!(expired, Event::GapExpired(70..90));

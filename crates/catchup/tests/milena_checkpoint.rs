@@ -11,27 +11,22 @@
 
 mod support;
 
-use std::collections::BTreeSet;
 use std::ops::Range;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use milena_catchup::{
     Checkpoint, CheckpointStore, Error, Event, LogId, MetadataStore, Progress, RangeSet, ResetReason, ResolveFault,
     TopicPartition, TopicStore,
 };
-use milena_testkit::TestServer;
 use rdkafka::consumer::{BaseConsumer, Consumer as _};
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 use support::child::Consumer;
-use support::milena::{GROUP, TOPIC, behind, create, limit_records, server};
+use support::milena::{
+    GROUP, TOPIC, behind, create, first_life, limit_records, server, set, wait_until, wait_until_empty,
+};
 use support::{SOON, Watched, commit, committed, config, produce};
 
 const PROGRESS: &str = "progress";
-
-fn set(range: Range<i64>) -> BTreeSet<i64> {
-    range.collect()
-}
 
 fn orders() -> TopicPartition {
     TopicPartition::new(TOPIC, 0)
@@ -64,43 +59,18 @@ fn stored(bootstrap: &str) -> Option<(i64, Vec<Range<i64>>)> {
     Some((found.floor, found.ahead.iter().collect()))
 }
 
-fn wait_until<T: PartialEq + std::fmt::Debug>(look: impl Fn() -> T, wanted: &T) {
-    let deadline = Instant::now() + SOON;
-    let mut last = look();
-    while last != *wanted {
-        assert!(Instant::now() < deadline, "{last:?} in place of {wanted:?}");
-        thread::sleep(Duration::from_millis(20));
-        last = look();
-    }
-}
-
 fn floor(bootstrap: &str) -> (i64, String) {
     committed(bootstrap, GROUP, TOPIC, 0).unwrap()
 }
 
 /// Moves the group, as an operator does: it must have no members.
 fn reset(bootstrap: &str, offset: i64) {
-    let asking: BaseConsumer = config(bootstrap, "asking").create().unwrap();
-    let members = || {
-        let list = asking.fetch_group_list(Some(GROUP), SOON).unwrap();
-        list.groups().iter().map(|group| group.members().len()).sum::<usize>()
-    };
-    wait_until(members, &0);
+    wait_until_empty(bootstrap);
     commit(bootstrap, GROUP, TOPIC, 0, offset, "");
 }
 
 fn start(bootstrap: &str) -> Consumer {
     Consumer::start(bootstrap, GROUP, TOPIC, &["--checkpoint-topic", PROGRESS])
-}
-
-/// A first life up to 139 in the live lane and 119 in the backfill, with nothing acknowledged.
-async fn first_life() -> (TestServer, String, Consumer) {
-    let (server, bootstrap) = behind(1).await;
-    let consumer = start(&bootstrap);
-    consumer.event("Forked { floor: 70, fork: 120, gap: 50 }");
-    produce(&bootstrap, TOPIC, 0, 120..140);
-    assert_eq!(consumer.take(70), (set(120..140), set(70..120)));
-    (server, bootstrap, consumer)
 }
 
 fn watched(bootstrap: &str) -> Watched {
@@ -109,7 +79,7 @@ fn watched(bootstrap: &str) -> Watched {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_restart_goes_on_from_the_ranges_in_the_topic() {
-    let (_server, bootstrap, mut consumer) = first_life().await;
+    let (_server, bootstrap, mut consumer) = first_life(start).await;
     consumer.ack((120..140).chain(70..80));
     consumer.commit();
     wait_until(|| stored(&bootstrap), &Some((80, vec![120..140])));
@@ -155,7 +125,7 @@ async fn b61_a_checkpoint_above_the_committed_offset_is_ignored_and_overwritten(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn b62_after_a_rewind_all_is_replayed_also_past_the_old_base() {
-    let (_server, bootstrap, mut consumer) = first_life().await;
+    let (_server, bootstrap, mut consumer) = first_life(start).await;
     consumer.ack((120..140).chain(70..80));
     consumer.commit();
     wait_until(|| stored(&bootstrap), &Some((80, vec![120..140])));
@@ -176,7 +146,7 @@ async fn b62_after_a_rewind_all_is_replayed_also_past_the_old_base() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn b63_c12_a_crash_with_the_checkpoint_stored_and_the_commit_not() {
-    let (_server, bootstrap, mut consumer) = first_life().await;
+    let (_server, bootstrap, mut consumer) = first_life(start).await;
     consumer.ack(120..140);
     // The floor has not moved: only a checkpoint is written.
     consumer.commit();
@@ -193,7 +163,7 @@ async fn b63_c12_a_crash_with_the_checkpoint_stored_and_the_commit_not() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn b63_c12_a_crash_with_the_commit_stored_and_the_checkpoint_not() {
-    let (_server, bootstrap, mut consumer) = first_life().await;
+    let (_server, bootstrap, mut consumer) = first_life(start).await;
     consumer.ack(120..130);
     consumer.commit();
     wait_until(|| stored(&bootstrap), &Some((70, vec![120..130])));
@@ -327,7 +297,7 @@ fn a_load_ends_in_time_and_nothing_is_written_before_one() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_group_moves_from_the_topic_to_its_metadata() {
-    let (_server, bootstrap, mut consumer) = first_life().await;
+    let (_server, bootstrap, mut consumer) = first_life(start).await;
     consumer.ack((120..140).chain(70..80));
     consumer.commit();
     wait_until(|| stored(&bootstrap), &Some((80, vec![120..140])));

@@ -13,22 +13,16 @@ mod support;
 
 use std::collections::BTreeSet;
 use std::process::Command;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use milena_catchup::{Event, Happened, Lag, Lane, Progress};
-use milena_testkit::TestServer;
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer as _};
 use rdkafka::message::Message;
 use rdkafka::{Offset, TopicPartitionList};
 use rustix::process::{Pid, Signal, kill_process};
 use support::child::Consumer;
-use support::milena::{GROUP, TOPIC, behind};
+use support::milena::{GROUP, TOPIC, behind, first_life, set, wait_until, wait_until_empty};
 use support::{SOON, Watched, committed, config, produce};
-
-fn set(range: std::ops::Range<i64>) -> BTreeSet<i64> {
-    range.collect()
-}
 
 /// What the broker has: floor, and ranges ahead of it.
 fn stored(bootstrap: &str) -> (i64, Vec<std::ops::Range<i64>>) {
@@ -38,44 +32,16 @@ fn stored(bootstrap: &str) -> (i64, Vec<std::ops::Range<i64>>) {
 }
 
 fn wait_until_stored(bootstrap: &str, wanted: &(i64, Vec<std::ops::Range<i64>>)) {
-    let deadline = Instant::now() + SOON;
-    while stored(bootstrap) != *wanted {
-        assert!(Instant::now() < deadline, "{:?} in place of {wanted:?}", stored(bootstrap));
-        thread::sleep(Duration::from_millis(20));
-    }
-}
-
-/// Waits until the killed one is no member any more.
-fn wait_until_empty(bootstrap: &str) {
-    let asking: BaseConsumer = config(bootstrap, "asking").create().unwrap();
-    let deadline = Instant::now() + SOON;
-    loop {
-        let list = asking.fetch_group_list(Some(GROUP), SOON).unwrap();
-        if list.groups().iter().all(|group| group.members().is_empty()) {
-            return;
-        }
-        assert!(Instant::now() < deadline, "the group still has members");
-        thread::sleep(Duration::from_millis(50));
-    }
+    wait_until(|| stored(bootstrap), wanted);
 }
 
 fn start(bootstrap: &str) -> Consumer {
     Consumer::start(bootstrap, GROUP, TOPIC, &[])
 }
 
-/// A first life up to 139 in the live lane and 119 in the backfill, with nothing acknowledged.
-async fn first_life() -> (TestServer, String, Consumer) {
-    let (server, bootstrap) = behind(1).await;
-    let consumer = start(&bootstrap);
-    consumer.event("Forked { floor: 70, fork: 120, gap: 50 }");
-    produce(&bootstrap, TOPIC, 0, 120..140);
-    assert_eq!(consumer.take(70), (set(120..140), set(70..120)));
-    (server, bootstrap, consumer)
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn b32_c2_a_crash_after_the_fork_loses_nothing() {
-    let (_server, bootstrap, consumer) = first_life().await;
+    let (_server, bootstrap, consumer) = first_life(start).await;
     consumer.kill();
     produce(&bootstrap, TOPIC, 0, 140..150);
     let next = start(&bootstrap);
@@ -85,7 +51,7 @@ async fn b32_c2_a_crash_after_the_fork_loses_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn b33_c3_acknowledged_and_not_committed_comes_again() {
-    let (_server, bootstrap, mut consumer) = first_life().await;
+    let (_server, bootstrap, mut consumer) = first_life(start).await;
     consumer.ack((120..140).chain(70..80));
     assert!(consumer.is_quiet());
     consumer.kill();
@@ -97,7 +63,7 @@ async fn b33_c3_acknowledged_and_not_committed_comes_again() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn b34_c4_both_examples_of_the_kip() {
-    let (_server, bootstrap, mut consumer) = first_life().await;
+    let (_server, bootstrap, mut consumer) = first_life(start).await;
     // Crash at 100 with 70 committed and the log at 120; then at 170, with 80 and 120 to 139 finished, and the log at 190.
     consumer.ack((120..140).chain(70..80));
     consumer.commit();
@@ -120,7 +86,7 @@ async fn b34_c4_both_examples_of_the_kip() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn b35_c6_a_backfill_that_is_done_and_not_committed_comes_again() {
-    let (_server, bootstrap, mut consumer) = first_life().await;
+    let (_server, bootstrap, mut consumer) = first_life(start).await;
     consumer.ack((120..140).chain(70..80));
     consumer.commit();
     wait_until_stored(&bootstrap, &(80, vec![120..140]));
@@ -135,7 +101,7 @@ async fn b35_c6_a_backfill_that_is_done_and_not_committed_comes_again() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn b36_c13_what_the_retention_took_is_reported() {
-    let (_server, bootstrap, mut consumer) = first_life().await;
+    let (_server, bootstrap, mut consumer) = first_life(start).await;
     consumer.ack(120..140);
     consumer.commit();
     wait_until_stored(&bootstrap, &(70, vec![120..140]));
@@ -206,7 +172,7 @@ async fn what_the_retention_takes_before_a_running_lane_is_reported_and_passed_o
 
 #[tokio::test(flavor = "multi_thread")]
 async fn b37_c14_an_operator_who_resets_the_group_gets_everything() {
-    let (_server, bootstrap, mut consumer) = first_life().await;
+    let (_server, bootstrap, mut consumer) = first_life(start).await;
     consumer.ack((120..140).chain(70..80));
     consumer.commit();
     wait_until_stored(&bootstrap, &(80, vec![120..140]));
@@ -238,7 +204,7 @@ fn plain(bootstrap: &str, count: usize) -> Vec<i64> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn b38_c15_a_plain_consumer_goes_on_at_the_floor_and_we_go_on_at_its_offset() {
-    let (_server, bootstrap, mut consumer) = first_life().await;
+    let (_server, bootstrap, mut consumer) = first_life(start).await;
     consumer.ack((120..140).chain(70..80));
     consumer.commit();
     wait_until_stored(&bootstrap, &(80, vec![120..140]));
@@ -252,7 +218,7 @@ async fn b38_c15_a_plain_consumer_goes_on_at_the_floor_and_we_go_on_at_its_offse
 
 #[tokio::test(flavor = "multi_thread")]
 async fn b40_c9_a_consumer_that_slept_past_its_session_commits_nothing_more() {
-    let (_server, bootstrap, mut consumer) = first_life().await;
+    let (_server, bootstrap, mut consumer) = first_life(start).await;
     consumer.ack(70..80);
     let id = Pid::from_raw(i32::try_from(consumer.id()).unwrap()).unwrap();
     kill_process(id, Signal::STOP).unwrap();
@@ -270,7 +236,7 @@ async fn b40_c9_a_consumer_that_slept_past_its_session_commits_nothing_more() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn b60_inspect_prints_floor_pieces_and_size_of_a_live_group() {
-    let (_server, bootstrap, mut consumer) = first_life().await;
+    let (_server, bootstrap, mut consumer) = first_life(start).await;
     consumer.ack((120..125).chain(130..140).chain(70..80));
     consumer.commit();
     wait_until_stored(&bootstrap, &(80, vec![120..125, 130..140]));

@@ -1,21 +1,27 @@
 //! Milena in this process, with the KIP's example in it.
 
+use std::collections::BTreeSet;
+use std::fmt::Debug;
+use std::ops::Range;
+use std::thread;
+use std::time::{Duration, Instant};
+
 use milena_testkit::TestServer;
 use rdkafka::admin::{AdminClient, AdminOptions, AlterConfig, NewTopic, ResourceSpecifier, TopicReplication};
 use rdkafka::client::DefaultClientContext;
+use rdkafka::consumer::{BaseConsumer, Consumer as _};
 use rdkafka::{Offset, TopicPartitionList};
 
-use super::{commit, config, produce};
+use super::child::Consumer;
+use super::{SOON, commit, config, produce};
 
 pub(crate) const TOPIC: &str = "orders";
 pub(crate) const GROUP: &str = "g";
 
 /// A server whose groups start at once.
 pub(crate) async fn server() -> (TestServer, String) {
-    let server = TestServer::builder()
-        .config(|config| config.groups.initial_rebalance_delay = std::time::Duration::ZERO)
-        .start()
-        .await;
+    let server =
+        TestServer::builder().config(|config| config.groups.initial_rebalance_delay = Duration::ZERO).start().await;
     let bootstrap = server.bootstrap();
     (server, bootstrap)
 }
@@ -56,4 +62,38 @@ pub(crate) async fn limit_records(bootstrap: &str, topic: &str, bytes: usize) {
         .set("max.message.bytes", &bytes);
     let answers = admin.alter_configs([&change], &AdminOptions::new()).await.unwrap();
     assert!(answers.iter().all(Result::is_ok), "{answers:?}");
+}
+
+pub(crate) fn set(range: Range<i64>) -> BTreeSet<i64> {
+    range.collect()
+}
+
+pub(crate) fn wait_until<T: PartialEq + Debug>(look: impl Fn() -> T, wanted: &T) {
+    let deadline = Instant::now() + SOON;
+    let mut last = look();
+    while last != *wanted {
+        assert!(Instant::now() < deadline, "{last:?} in place of {wanted:?}");
+        thread::sleep(Duration::from_millis(20));
+        last = look();
+    }
+}
+
+/// Waits until the group has no members, also none that was killed.
+pub(crate) fn wait_until_empty(bootstrap: &str) {
+    let asking: BaseConsumer = config(bootstrap, "asking").create().unwrap();
+    let members = || {
+        let list = asking.fetch_group_list(Some(GROUP), SOON).unwrap();
+        list.groups().iter().map(|group| group.members().len()).sum::<usize>()
+    };
+    wait_until(members, &0);
+}
+
+/// The first life of a consumer, up to 139 in the live lane and 119 in the backfill, with nothing acknowledged.
+pub(crate) async fn first_life(start: impl Fn(&str) -> Consumer) -> (TestServer, String, Consumer) {
+    let (server, bootstrap) = behind(1).await;
+    let consumer = start(&bootstrap);
+    consumer.event("Forked { floor: 70, fork: 120, gap: 50 }");
+    produce(&bootstrap, TOPIC, 0, 120..140);
+    assert_eq!(consumer.take(70), (set(120..140), set(70..120)));
+    (server, bootstrap, consumer)
 }
