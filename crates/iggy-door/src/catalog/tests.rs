@@ -79,13 +79,27 @@ impl Layer for FullAfterRename {
     }
 }
 
+/// A catalog of that store with the stream `old`.
+async fn with_old(store: &Arc<dyn Store>) -> (Catalog, Stream) {
+    store.create_topic("old", "t", 1, &TopicSettings::default()).await.unwrap();
+    let state = State::open(Arc::clone(store), 0).await.unwrap();
+    let catalog = Catalog::new(Arc::clone(store), state, 10);
+    let old = catalog.stream(&WireIdentifier::named("old").unwrap()).await.unwrap().unwrap();
+    (catalog, old)
+}
+
+/// The same, and it was written down that the stream is to be named `new`.
+async fn rename_begun(store: &Arc<dyn Store>) -> (Catalog, Stream) {
+    let (catalog, old) = with_old(store).await;
+    let of = catalog.topics_of(&old).await.unwrap().first().unwrap().topic.stream_id();
+    catalog.state.write(Record::Rename { id: old.id, name: "new".to_owned(), of }).await.unwrap();
+    (catalog, old)
+}
+
 /// A catalog with a stream that has a new name in the store, and the old one in the list.
 async fn renamed_in_part() -> (Catalog, Arc<dyn Store>, Stream) {
     let store: Arc<dyn Store> = Arc::new(Layered(FullAfterRename::default()));
-    store.create_topic("old", "t", 1, &TopicSettings::default()).await.unwrap();
-    let state = State::open(Arc::clone(&store), 0).await.unwrap();
-    let catalog = Catalog::new(Arc::clone(&store), state, 10);
-    let old = catalog.stream(&WireIdentifier::named("old").unwrap()).await.unwrap().unwrap();
+    let (catalog, old) = with_old(&store).await;
     let renamed = catalog.rename_stream(&store, &old, "new").await;
     assert!(matches!(renamed, Err(Refusal::InDoubt)), "{renamed:?}");
     assert_eq!(catalog.known(&WireIdentifier::Numeric(old.id)), Some(old.clone()));
@@ -133,12 +147,7 @@ async fn a_stream_whose_rename_was_stored_in_part_is_found_with_its_topics_befor
 async fn a_stream_whose_rename_was_stored_in_part_can_be_read_while_the_store_takes_nothing() {
     let memory = MemoryStore::new();
     let store: Arc<dyn Store> = Arc::new(memory.clone());
-    store.create_topic("old", "t", 1, &TopicSettings::default()).await.unwrap();
-    let state = State::open(Arc::clone(&store), 0).await.unwrap();
-    let catalog = Catalog::new(Arc::clone(&store), state, 10);
-    let old = catalog.stream(&WireIdentifier::named("old").unwrap()).await.unwrap().unwrap();
-    let of = catalog.topics_of(&old).await.unwrap().first().unwrap().topic.stream_id();
-    catalog.state.write(Record::Rename { id: old.id, name: "new".to_owned(), of }).await.unwrap();
+    let (catalog, old) = rename_begun(&store).await;
     store.rename_stream("old", "new").await.unwrap();
     for id in [WireIdentifier::Numeric(old.id), WireIdentifier::named("new").unwrap(), WireIdentifier::Numeric(old.id)]
     {
@@ -154,12 +163,7 @@ async fn a_stream_whose_rename_was_stored_in_part_can_be_read_while_the_store_ta
 #[tokio::test]
 async fn a_stream_that_others_made_under_the_name_of_a_rename_that_was_not_done_is_found() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
-    store.create_topic("old", "t", 1, &TopicSettings::default()).await.unwrap();
-    let state = State::open(Arc::clone(&store), 0).await.unwrap();
-    let catalog = Catalog::new(Arc::clone(&store), state, 10);
-    let old = catalog.stream(&WireIdentifier::named("old").unwrap()).await.unwrap().unwrap();
-    let of = catalog.topics_of(&old).await.unwrap().first().unwrap().topic.stream_id();
-    catalog.state.write(Record::Rename { id: old.id, name: "new".to_owned(), of }).await.unwrap();
+    let (catalog, old) = rename_begun(&store).await;
     store.create_topic("new", "t", 1, &TopicSettings::default()).await.unwrap();
     let new = catalog.stream(&WireIdentifier::named("new").unwrap()).await.unwrap().unwrap();
     assert_ne!(new.id, old.id);
@@ -169,12 +173,7 @@ async fn a_stream_that_others_made_under_the_name_of_a_rename_that_was_not_done_
 #[tokio::test]
 async fn a_rename_that_was_not_done_leaves_the_stream_its_name() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
-    store.create_topic("old", "t", 1, &TopicSettings::default()).await.unwrap();
-    let state = State::open(Arc::clone(&store), 0).await.unwrap();
-    let catalog = Catalog::new(Arc::clone(&store), state, 10);
-    let old = catalog.stream(&WireIdentifier::named("old").unwrap()).await.unwrap().unwrap();
-    let of = catalog.topics_of(&old).await.unwrap().first().unwrap().topic.stream_id();
-    catalog.state.write(Record::Rename { id: old.id, name: "new".to_owned(), of }).await.unwrap();
+    let (catalog, old) = rename_begun(&store).await;
     assert_eq!(catalog.stream(&WireIdentifier::named("old").unwrap()).await.unwrap(), Some(old.clone()));
     assert!(!catalog.state.look(|table| table.is_renaming(old.id)));
     assert_eq!(catalog.stream(&WireIdentifier::named("new").unwrap()).await.unwrap(), None);
