@@ -37,6 +37,9 @@ pub const API: Api = Api {
     handle: |request| Box::pin(answer(ApiKey::DescribeLogDirs, request, describe_log_dirs)),
 };
 
+/// First version with the size of the volume.
+const VOLUME: i16 = 4;
+
 /// A topic, and the partitions that are asked for; `None` is all.
 type Wanted = (Arc<Topic>, Option<HashSet<i32>>);
 
@@ -61,7 +64,9 @@ async fn describe_log_dirs(context: Context, request: DescribeLogDirsRequest) ->
         None => folder.error_code = ResponseError::RequestTimedOut.code(),
     }
     // Nobody is refused the sizes of partitions because the volume does not tell its own.
-    if let Some(Ok(Some(volume))) = deadline.limit(broker.store.volume()).await {
+    if context.version >= VOLUME
+        && let Some(Ok(Some(volume))) = deadline.limit(broker.store.volume()).await
+    {
         let shown = |bytes| i64::try_from(bytes).unwrap_or(i64::MAX);
         folder.total_bytes = shown(volume.total_bytes);
         folder.usable_bytes = shown(volume.usable_bytes);
