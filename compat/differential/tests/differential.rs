@@ -23,6 +23,9 @@ use milena_differential::scenarios;
 use milena_server::config::ServerConfig;
 use milena_testkit::{ChildServer, KafkaChild, TestServer};
 
+/// Less than any machine's descriptors allow, so that the bound in force is not the machine's.
+const CONNECTIONS_MAX: usize = 1_000;
+
 /// Milena, set as the broker is.
 enum Milena {
     Process(Box<ChildServer>),
@@ -34,11 +37,14 @@ impl Milena {
         let Ok(binary) = std::env::var("TEST_BINARY") else {
             let settings = |config: &mut ServerConfig| {
                 config.instance_id = 1;
+                config.limits.max_connections = CONNECTIONS_MAX;
                 config.groups.initial_rebalance_delay = Duration::ZERO;
             };
             return Self::Here(Box::new(TestServer::builder().in_folder().config(settings).start().await));
         };
-        let child = ChildServer::builder(binary).env("MILENA_INSTANCE_ID", "1");
+        let child = ChildServer::builder(binary)
+            .env("MILENA_INSTANCE_ID", "1")
+            .env("MILENA_LIMITS_MAX_CONNECTIONS", &CONNECTIONS_MAX.to_string());
         Self::Process(Box::new(child.env("MILENA_GROUPS_INITIAL_REBALANCE_DELAY", "0s").start()))
     }
 

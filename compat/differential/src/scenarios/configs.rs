@@ -110,6 +110,8 @@ async fn shown(duo: &mut Duo, version: i16) {
         duo.ask(version, |_| describe(TOPIC, "timely", None).with_include_synonyms(synonyms)).await;
         duo.step(if synonyms { "what tools ask of a broker, with synonyms" } else { "what tools ask of a broker" });
         duo.ask(version, |_| describe(BROKER, "1", Some(&BROKER_KEYS)).with_include_synonyms(synonyms)).await;
+        duo.step(if synonyms { "every config of a broker, with synonyms" } else { "every config of a broker" });
+        duo.ask(version, |_| describe(BROKER, "1", None).with_include_synonyms(synonyms)).await;
     }
     for (step, kind, name, keys) in [
         ("some configs of a topic", TOPIC, "plain", Some(&["retention.ms", "cleanup.policy"][..])),

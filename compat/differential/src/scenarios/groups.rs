@@ -39,7 +39,9 @@ pub async fn run(duo: &mut Duo) {
     }
 }
 
-fn coordinator(version: i16, keys: &[&str], kind: i8) -> FindCoordinatorRequest {
+/// A request for the coordinators of these, of that kind.
+#[must_use]
+pub fn coordinator(version: i16, keys: &[&str], kind: i8) -> FindCoordinatorRequest {
     let request = FindCoordinatorRequest::default();
     let request = if version == 0 { request } else { request.with_key_type(kind) };
     match version {

@@ -7,6 +7,7 @@
 //! - [`producers`]: idempotent producers, transactions
 //! - [`groups`], [`membership`], [`committed`]: members and their offsets
 //! - [`configs`], [`admin`]: what admin tools ask
+//! - [`unserved`]: what Milena does not serve
 //! - [`words`]: what requests are made of
 
 pub mod admin;
@@ -24,6 +25,7 @@ pub mod offsets;
 pub mod produce;
 pub mod producers;
 pub mod sessions;
+pub mod unserved;
 pub mod words;
 
 use std::pin::Pin;
@@ -37,7 +39,7 @@ pub type Run<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
 pub type Scenario = (&'static str, fn(&mut Duo) -> Run<'_>);
 
 /// All, by name.
-pub const ALL: [Scenario; 15] = [
+pub const ALL: [Scenario; 16] = [
     ("negotiation", |duo| Box::pin(negotiation::run(duo))),
     ("creation", |duo| Box::pin(creation::run(duo))),
     ("metadata", |duo| Box::pin(metadata::run(duo))),
@@ -53,4 +55,5 @@ pub const ALL: [Scenario; 15] = [
     ("groups", |duo| Box::pin(groups::run(duo))),
     ("membership", |duo| Box::pin(membership::run(duo))),
     ("committed", |duo| Box::pin(committed::run(duo))),
+    ("unserved", |duo| Box::pin(unserved::run(duo))),
 ];
