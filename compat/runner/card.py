@@ -25,12 +25,16 @@ def update(about, results):
         run = {key: value for key, value in result.items() if key != "seconds"} | {"date": about["date"], "milena": about["milena"]}
         known.setdefault(name, {})[about["store"]] = run
     write_json(CARD, known)
-    text = PAGE.read_text()
-    before, found, rest = text.partition(BEGIN)
+    write_between(BEGIN, table(known))
+
+
+def write_between(begin, text):
+    """Puts this text on the page, between that mark and the next end."""
+    before, found, rest = PAGE.read_text().partition(begin)
     _, ended, after = rest.partition(END)
     if not found or not ended:
-        raise SystemExit(f"{PAGE} lacks the marks [{BEGIN}] and [{END}]")
-    PAGE.write_text(f"{before}{BEGIN}\n\n{table(known)}\n{END}{after}")
+        raise SystemExit(f"{PAGE} lacks the marks [{begin}] and [{END}]")
+    PAGE.write_text(f"{before}{begin}\n\n{text}\n{END}{after}")
 
 
 def table(known):

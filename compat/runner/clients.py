@@ -5,6 +5,7 @@ import os
 import pathlib
 import signal
 import subprocess
+import sys
 import threading
 import time
 
@@ -192,10 +193,10 @@ def kill(process):
         pass
 
 
-def execute(command, output, errors, seconds, environment):
+def execute(command, output, errors, seconds, environment, folder=None):
     """Runs in a process group of its own, which is ended as a whole when the time is over. The exit code, or what happened instead."""
     command = [str(part) for part in command]
-    process = GROUPS.start(command, stdin=subprocess.DEVNULL, stdout=output, stderr=errors, env=os.environ | environment)
+    process = GROUPS.start(command, stdin=subprocess.DEVNULL, stdout=output, stderr=errors, env=os.environ | environment, cwd=folder)
     if process is None:
         return "a stop of the whole run"
     try:
@@ -204,6 +205,22 @@ def execute(command, output, errors, seconds, environment):
         return f"a time-out of {seconds} s"
     finally:
         GROUPS.end(process)
+
+
+STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def end_on_signals():
+    """A stop from outside goes through `finally`, so that no server stays behind; what waits there for clients has none to wait for."""
+    for one in STOPS:
+        signal.signal(one, stop)
+
+
+def stop(*_):
+    for one in STOPS:
+        signal.signal(one, signal.SIG_IGN)
+    GROUPS.stop()
+    sys.exit(1)
 
 
 def tail(path):

@@ -30,15 +30,21 @@ class Running:
         pass
 
 
-class Milena:
-    """Milena on a free port with its data in `folder`, its log in `log`."""
+# A short wait for further members, so that the cases do not spend their time on it.
+SHORT_WAIT = ("--set", "groups.initial_rebalance_delay=100ms")
 
-    def __init__(self, folder):
+
+class Milena:
+    """Milena with its data in `folder` and its log in `log`, on a free port or where `listen` says, `HOST:PORT[@ADVERTISED]`."""
+
+    def __init__(self, folder, listen=None, arguments=SHORT_WAIT):
         if not BINARY.exists():
             raise SystemExit(f"{BINARY} is not there: cargo build --release -p milena")
         self.folder = folder
         self.log = folder / "server.log"
-        self.bootstrap = f"127.0.0.1:{free_port()}"
+        self.listen = listen or f"127.0.0.1:{free_port()}"
+        self.bootstrap = self.listen.partition("@")[0]
+        self.arguments = list(arguments)
         self.version = subprocess.run([BINARY, "--version"], capture_output=True, text=True, check=True).stdout.strip()
         self.kind = os.environ.get("COMPAT_STORE") or "embedded"
         # What is shown has no password in it.
@@ -62,8 +68,7 @@ class Milena:
             where, environment = ["--iggy", f"iggy://{at.username}@{at.hostname}:{at.port}"], {"MILENA_IGGY_PASSWORD": at.password or ""}
         elif self.kind != "embedded":
             raise SystemExit("COMPAT_STORE is embedded, door or iggy://user:password@host:port")
-        # A short wait for further members, so that the cases do not spend their time on it.
-        self.process = self.spawn(["--listen", self.bootstrap, *where, "--set", "groups.initial_rebalance_delay=100ms"], environment)
+        self.process = self.spawn(["--listen", self.listen, *where, *self.arguments], environment)
         wait_for(self.bootstrap, self.process)
 
     def spawn(self, arguments, environment):
