@@ -19,6 +19,7 @@
 //! - [`CatchUpConsumer`], its [`Builder`], [`Delivery`] and [`Ack`], [`Events`]
 //! - [`CheckpointStore`]: where finished ranges are kept, [`MetadataStore`] or [`TopicStore`]
 //! - [`inspect`]: what is committed for a group, from outside
+//! - [`fuzzing`]: the entry points of the fuzz target
 //! - `member` and `reader`: the two clients; `broker`: the calls that wait; `driver`: the thread that drives all of them; `shared`:
 //!   what it has in common with the application
 
@@ -30,6 +31,7 @@ mod delivery;
 mod driver;
 mod error;
 mod event;
+pub mod fuzzing;
 mod inspect;
 mod lane;
 mod member;

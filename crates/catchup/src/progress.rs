@@ -128,8 +128,9 @@ impl Progress {
         longest.sort_by_key(|range| (std::cmp::Reverse(range.end.abs_diff(range.start)), range.start));
         let keep = |count: usize| longest.iter().take(count).cloned().collect::<RangeSet>();
         let fits = |count: usize| {
-            let part = Self { ahead: keep(count), ..Self::new(self.log, self.floor) };
-            part.encoded_len(user) <= bytes_max
+            let mut kept: Vec<Range<i64>> = longest.iter().take(count).cloned().collect();
+            kept.sort_unstable_by_key(|range| range.start);
+            written_len(self.floor, kept.into_iter(), user) <= bytes_max
         };
         // One range more never makes the string shorter, so the most that fit can be found by halving.
         let (mut fit, mut too_many) = (0, all);
@@ -161,10 +162,7 @@ impl Progress {
             put_varint(&mut plain, distance(range.start, range.end));
             end = range.end;
         }
-        plain.extend_from_slice(&crc32(&plain).to_be_bytes());
-        let mut metadata = String::with_capacity(PREFIX.len() + base64_len(plain.len()) + user_len(user));
-        metadata.push_str(PREFIX);
-        URL_SAFE_NO_PAD.encode_string(&plain, &mut metadata);
+        let mut metadata = sealed(&plain);
         if !user.is_empty() {
             metadata.push(' ');
             metadata.push_str(user);
@@ -214,7 +212,22 @@ pub(crate) fn encoded_len(floor: i64, ahead: &RangeSet, user: &str) -> usize {
     if ahead.is_empty() && user.is_empty() {
         return 0;
     }
-    PREFIX.len() + base64_len(plain_len(floor, ahead.iter())) + user_len(user)
+    written_len(floor, ahead.iter(), user)
+}
+
+fn written_len(floor: i64, ranges: impl Iterator<Item = Range<i64>>, user: &str) -> usize {
+    PREFIX.len() + base64_len(plain_len(floor, ranges)) + user_len(user)
+}
+
+/// The written form around these bytes.
+pub(crate) fn sealed(plain: &[u8]) -> String {
+    let mut whole = Vec::with_capacity(plain.len() + CRC_BYTES);
+    whole.extend_from_slice(plain);
+    whole.extend_from_slice(&crc32(plain).to_be_bytes());
+    let mut metadata = String::with_capacity(PREFIX.len() + base64_len(whole.len()));
+    metadata.push_str(PREFIX);
+    URL_SAFE_NO_PAD.encode_string(&whole, &mut metadata);
+    metadata
 }
 
 fn parse(plain: &[u8]) -> Option<Progress> {
