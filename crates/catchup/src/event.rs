@@ -32,9 +32,9 @@ pub enum Event {
     ProgressReset(ResetReason),
     /// The broker did not keep the ranges: after a crash the live part will be delivered again.
     MetadataNotKept,
-    /// Ranges did not fit into the metadata and were left out of a commit, the shortest first.
+    /// Ranges did not fit into the metadata, or into a checkpoint in a topic, and were left out, the shortest first.
     RangesDropped {
-        /// How many, in this commit.
+        /// How many, in this commit or checkpoint.
         ranges: usize,
     },
     /// The metadata that the user wanted to have beside the offsets is longer than

@@ -51,10 +51,12 @@ pub use consumer::{Builder, CatchUpConsumer, Events, Happened};
 pub use delivery::{Ack, Delivery, TopicPartition};
 pub use error::Error;
 pub use event::{Event, ResetReason, ResolveFault};
-pub use inspect::{Inspected, inspect};
+pub use inspect::{Checkpointed, Inspected, inspect};
 pub use lane::Lane;
 pub use partition::{AckOutcome, CommitFailure, CommitId, Epoch, Input, Output, Partition, Reset, Resolved};
 pub use progress::{Encoded, LogId, NotCounted, Progress, user_metadata};
 pub use range_set::RangeSet;
-pub use settings::{Bound, Checkpoint, Commit, Lag, METADATA_BYTES_MAX, Order, Settings, USER_METADATA_BYTES_MAX};
+pub use settings::{
+    Bound, CHECKPOINT_BYTES_MAX, Checkpoint, Commit, Lag, METADATA_BYTES_MAX, Order, Settings, USER_METADATA_BYTES_MAX,
+};
 pub use status::{LaneStatus, PartitionStatus, State};

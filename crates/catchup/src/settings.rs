@@ -11,6 +11,10 @@ pub const METADATA_BYTES_MAX: usize = 4_096;
 /// keep the most of it.
 pub const USER_METADATA_BYTES_MAX: usize = METADATA_BYTES_MAX / 4;
 
+/// The most that the ranges of one partition may have in a checkpoint topic, in bytes of their written form: half of what a broker takes
+/// by default (`max.message.bytes`). That is some hundred thousand ranges; above it the shortest are left out.
+pub const CHECKPOINT_BYTES_MAX: usize = 512 << 10;
+
 /// In which order records of one partition come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Order {

@@ -63,6 +63,6 @@ pub struct PartitionStatus {
     pub ranges: usize,
     /// Characters that floor and ranges take as metadata, before anything is left out.
     pub metadata_bytes: usize,
-    /// Ranges that were left out of commits in this assignment, all together.
+    /// Ranges that were left out of commits and checkpoints in this assignment, all together.
     pub ranges_dropped: u64,
 }

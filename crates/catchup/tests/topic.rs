@@ -7,7 +7,10 @@ mod lives;
 
 use lives::{LOG, Life, Log, World, ranges};
 use milena_catchup::partition::TRIES_MAX;
-use milena_catchup::{Checkpoint, Event, Input, Lag, Lane, LogId, Output, Progress, ResetReason, Settings, State};
+use milena_catchup::{
+    CHECKPOINT_BYTES_MAX, Checkpoint, Event, Input, Lag, Lane, LogId, Output, Progress, RangeSet, ResetReason,
+    Settings, State,
+};
 
 fn settings() -> Settings {
     Settings { checkpoint: Checkpoint::Topic("progress".to_owned()), fork_when: Lag::records(0), ..Settings::default() }
@@ -204,4 +207,31 @@ fn a_checkpoint_that_cannot_be_written_is_tried_again_and_then_told() {
     assert_eq!((life.saves.len(), life.events.last()), (0, Some(&Event::CheckpointFailed)));
     let out = life.on(&mut world, Input::CommitDue);
     assert!(matches!(out[..], [Output::Save { attempt: 0, .. }]));
+}
+
+#[test]
+fn ranges_that_do_not_fit_into_a_record_are_told_and_the_shortest_go() {
+    // 220,000 ranges of one offset, and behind them ten of two: more than half a megabyte of numbers.
+    let short = (0..220_000).map(|at| 100 + 2 * at..101 + 2 * at);
+    let long = (0..10).map(|at| 440_200 + 3 * at..440_202 + 3 * at);
+    let ahead: RangeSet = short.chain(long).collect();
+    let count = ahead.len();
+    let mut world = World::new(Log::of(0..450_000)).committed_at(70, &[]);
+    world.trusting = true;
+    world.checkpoint = Some(Progress { log: LOG, floor: 70, ahead });
+    let mut life = Life::start(&mut world, settings());
+    life.fetch(&mut world, Lane::Backfill);
+    life.hand_out(&mut world, Lane::Backfill);
+    life.ack(&mut world, 70);
+    life.commit(&mut world);
+    let stored = world.checkpoint.clone().unwrap();
+    let dropped = count - stored.ahead.len();
+    assert!(dropped > 10_000, "{dropped} of {count}");
+    assert_eq!(stored.floor, 71);
+    assert!(stored.encode("", usize::MAX).metadata.len() <= CHECKPOINT_BYTES_MAX);
+    assert!((0..10).all(|at| stored.ahead.at(440_200 + 3 * at) == Some(440_200 + 3 * at..440_202 + 3 * at)));
+    assert_eq!(life.events.last(), Some(&Event::RangesDropped { ranges: dropped }));
+    assert_eq!(life.partition.status().ranges_dropped, dropped as u64);
+    // Nothing new is nothing to store, and nothing to tell.
+    assert_eq!(life.on(&mut world, Input::CommitDue), []);
 }

@@ -24,17 +24,13 @@ use rdkafka::error::RDKafkaErrorCode;
 use super::CheckpointStore;
 use crate::delivery::TopicPartition;
 use crate::member::Context;
-use crate::{Error, Progress};
+use crate::{CHECKPOINT_BYTES_MAX, Error, Progress};
 
 /// How long one call may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// How long the question for the topic's policy may take, which is only for a warning.
 const POLICY_PATIENCE: Duration = Duration::from_secs(2);
-
-/// The most that a value may have, half of what a broker takes by default (`max.message.bytes`). That is some hundred thousand ranges;
-/// above it the shortest are left out.
-const VALUE_BYTES_MAX: usize = 512 << 10;
 
 /// How often a topic that was just made is looked for.
 const LOOK: Duration = Duration::from_millis(50);
@@ -77,6 +73,8 @@ pub struct TopicStore {
     topic: String,
     /// What the keys of the group begin with.
     prefix: String,
+    /// A topic that is missing is made.
+    makes: bool,
     /// Of the topic, as the last load found it; 0 before.
     partitions: AtomicI32,
     scans: Mutex<BTreeMap<i32, scan::Scan>>,
@@ -109,12 +107,18 @@ impl TopicStore {
             config: clients,
             topic: topic.to_owned(),
             prefix: format!("cu1/{}/{group}/", group.len()),
+            makes: true,
             partitions: AtomicI32::new(0),
             scans: Mutex::default(),
             producer: Mutex::default(),
             looked: AtomicBool::new(false),
             compacted: Mutex::default(),
         })
+    }
+
+    /// For a look from outside: a topic that is missing stays missing.
+    pub(crate) fn looking(config: &ClientConfig, topic: &str) -> Result<Self, Error> {
+        Ok(Self { makes: false, ..Self::new(config, topic)? })
     }
 
     /// Whether the topic is compacted; `None` before the first load, and where the broker does not tell. One that is not works too: it
@@ -159,6 +163,9 @@ impl TopicStore {
                     let count = i32::try_from(count).unwrap_or(i32::MAX);
                     self.partitions.store(count, Ordering::Relaxed);
                     return Ok(count);
+                }
+                None | Some((Some(RDKafkaErrorCode::UnknownTopicOrPartition), _)) if !self.makes => {
+                    return Err(self.failed("there is none of this name"));
                 }
                 None | Some((Some(RDKafkaErrorCode::UnknownTopicOrPartition), _)) if !made => {
                     admin::create(&self.config, &self.topic, left)?;
@@ -238,7 +245,7 @@ impl TopicStore {
         let records = what.map(|(partition, checkpoint)| {
             let key = self.key(partition);
             let value = checkpoint.map(|checkpoint| {
-                let encoded = checkpoint.encode_always(VALUE_BYTES_MAX);
+                let encoded = checkpoint.encode_always(CHECKPOINT_BYTES_MAX);
                 if encoded.dropped > 0 {
                     tracing::warn!("checkpoint of {partition}: {} ranges do not fit", encoded.dropped);
                 }

@@ -8,6 +8,7 @@
 use super::{CommitId, Output, Partition, TRIES_MAX};
 use crate::event::{Event, ResetReason};
 use crate::progress::Progress;
+use crate::settings::CHECKPOINT_BYTES_MAX;
 use crate::status::State;
 
 #[derive(Debug)]
@@ -92,9 +93,13 @@ impl Partition {
         if !self.in_topic() || self.topic.in_flight() {
             return;
         }
-        let what = self.wanted();
+        let (what, dropped) = self.wanted().map_or((None, 0), fitting);
         if what == self.topic.stored && self.topic.ignored.is_none() {
             return;
+        }
+        if dropped > 0 && attempt == 0 {
+            self.commits.dropped = self.commits.dropped.saturating_add(dropped as u64);
+            Self::tell(Event::RangesDropped { ranges: dropped }, out);
         }
         let id = self.commits.next_id();
         out.push(match what.clone() {
@@ -121,4 +126,13 @@ impl Partition {
         }
         self.leave_if_quiet(out);
     }
+}
+
+/// What a broker takes of a checkpoint, and how many ranges had to go for that: the shortest.
+fn fitting(wanted: Progress) -> (Option<Progress>, usize) {
+    if wanted.encoded_len("") <= CHECKPOINT_BYTES_MAX {
+        return (Some(wanted), 0);
+    }
+    let encoded = wanted.encode("", CHECKPOINT_BYTES_MAX);
+    (Some(Progress { ahead: encoded.ahead, ..wanted }), encoded.dropped)
 }

@@ -8,7 +8,8 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use clap::{Args, ValueEnum};
 use milena_catchup::{
-    Ack, CatchUpConsumer, Checkpoint, Commit, Delivery, Error, Event, Happened, Lag, Lane, Order, TopicPartition,
+    Ack, AckOutcome, CatchUpConsumer, Checkpoint, Commit, Delivery, Epoch, Error, Event, Events, Happened, Lag, Lane,
+    Order, TopicPartition,
 };
 use rdkafka::message::Message;
 use serde_json::{Value, json};
@@ -96,7 +97,10 @@ pub(crate) async fn run(args: ConsumeArgs) -> Result<(), Failure> {
                     When::Stdin => open.insert(delivery),
                 }
             }
-            Some(happened) = events.next() => tell(&happened, &mut open),
+            Some(happened) = events.next() => {
+                tell(&happened);
+                open.forget_after(&happened, &consumer);
+            }
             line = input.recv(), if args.ack == When::Stdin => match line {
                 Some(line) if line.trim() == "commit" => match consumer.commit().await {
                     // The next commit writes it again. A refusal is for when the group has gone on without this member: an event tells it.
@@ -111,7 +115,33 @@ pub(crate) async fn run(args: ConsumeArgs) -> Result<(), Failure> {
         }
     }
     // What is open will not be finished any more.
-    Ok(consumer.close_within(Duration::ZERO).await?)
+    drop(open);
+    leave(consumer, events).await
+}
+
+/// How long the last events may take once the consumer has ended.
+const LAST_EVENTS: Duration = Duration::from_secs(1);
+
+/// Commits and leaves the group. What becomes of that is still told.
+async fn leave(consumer: CatchUpConsumer, mut events: Events) -> Result<(), Failure> {
+    let closed = {
+        let close = consumer.close_within(Duration::ZERO);
+        tokio::pin!(close);
+        loop {
+            tokio::select! {
+                closed = &mut close => break closed,
+                Some(happened) = events.next() => tell(&happened),
+            }
+        }
+    };
+    let rest = async {
+        while let Some(happened) = events.next().await {
+            tell(&happened);
+        }
+    };
+    // They end with the consumer, whose threads may take a moment longer.
+    let _ = tokio::time::timeout(LAST_EVENTS, rest).await;
+    Ok(closed?)
 }
 
 /// The lines of standard input, read by a thread of its own: reading waits, and nothing can end that.
@@ -127,16 +157,17 @@ fn lines() -> mpsc::Receiver<String> {
     lines
 }
 
-/// Records whose lines were written and that are not acknowledged.
+/// Records whose lines were written and that are not acknowledged, each with its assignment.
 #[derive(Default)]
 struct Open {
-    tokens: HashMap<(TopicPartition, i64), Ack>,
+    tokens: HashMap<(TopicPartition, i64), (Epoch, Ack)>,
 }
 
 impl Open {
     fn insert(&mut self, delivery: Delivery) {
+        let epoch = delivery.epoch();
         let (_, ack) = delivery.into_parts();
-        self.tokens.insert((ack.partition().clone(), ack.offset()), ack);
+        self.tokens.insert((ack.partition().clone(), ack.offset()), (epoch, ack));
     }
 
     fn finish(&mut self, line: &str) {
@@ -146,26 +177,28 @@ impl Open {
             words.next().is_none().then(|| (TopicPartition::new(topic, partition), offset))
         };
         match place().map(|place| self.tokens.remove(&place)) {
-            Some(Some(ack)) => drop(ack.ack()),
+            Some(Some((_, ack))) => {
+                if ack.ack() == AckOutcome::Stale {
+                    complain(&format!("{line}: too late, it will come again"));
+                }
+            }
             Some(None) => complain(&format!("{line}: not open")),
             None => complain(&format!("{line}: expected TOPIC PARTITION OFFSET")),
         }
     }
 
-    /// What belongs to an assignment that is over cannot be finished.
-    fn forget(&mut self, partition: &TopicPartition) {
-        self.tokens.retain(|(of, _), _| of != partition);
+    /// What belongs to an assignment that is over cannot be finished. The partition may have come back by now, and records of that
+    /// assignment may be open already.
+    fn forget_after(&mut self, happened: &Happened, consumer: &CatchUpConsumer) {
+        let Happened::To(partition, Event::Revoked | Event::Lost) = happened else { return };
+        let now = consumer.status().into_iter().find(|(of, _)| of == partition).map(|(_, status)| status.epoch);
+        self.tokens.retain(|(of, _), (epoch, _)| of != partition || Some(*epoch) == now);
     }
 }
 
-fn tell(happened: &Happened, open: &mut Open) {
+fn tell(happened: &Happened) {
     match happened {
-        Happened::To(partition, event) => {
-            complain(&format!("{partition}: {event:?}"));
-            if matches!(event, Event::Revoked | Event::Lost) {
-                open.forget(partition);
-            }
-        }
+        Happened::To(partition, event) => complain(&format!("{partition}: {event:?}")),
         Happened::Trouble { code, reason } => complain(&format!("error {code}: {reason}")),
         Happened::Missed(count) => complain(&format!("{count} events were missed")),
         _ => {}
@@ -188,6 +221,8 @@ fn write_line(delivery: &Delivery) -> std::io::Result<()> {
         "partition": record.partition(),
         "offset": record.offset(),
         "lane": lane,
+        "fork": delivery.fork(),
+        "epoch": delivery.epoch().0,
         "timestamp": record.timestamp().to_millis(),
         "key": text(record.key()),
         "value": text(record.payload()),

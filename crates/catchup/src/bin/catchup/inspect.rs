@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use clap::Args;
-use milena_catchup::{Inspected, NotCounted, inspect};
+use milena_catchup::{Checkpoint, Checkpointed, Inspected, NotCounted, inspect};
 
 use crate::{Client, Failure};
 
@@ -20,25 +20,29 @@ pub(crate) struct InspectArgs {
     group: String,
     /// Topics; all that the group has offsets for, without one
     topics: Vec<String>,
+    /// Look at the finished ranges in this topic too
+    #[arg(long, value_name = "TOPIC")]
+    checkpoint_topic: Option<String>,
     /// How long to wait for an answer
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = humantime::parse_duration)]
     timeout: Duration,
 }
 
 pub(crate) fn run(args: &InspectArgs) -> Result<(), Failure> {
-    let all = inspect(&args.client.config(&args.group), &args.topics, args.timeout)?;
+    let checkpoint = args.checkpoint_topic.clone().map_or(Checkpoint::Metadata, Checkpoint::Topic);
+    let all = inspect(&args.client.config(&args.group), &args.topics, &checkpoint, args.timeout)?;
     let mut out = std::io::stdout().lock();
     if all.is_empty() {
         writeln!(out, "no committed offsets")?;
     }
     for one in &all {
-        write_one(&mut out, one)?;
+        write_one(&mut out, one, args.checkpoint_topic.is_some())?;
     }
     Ok(())
 }
 
-fn write_one(out: &mut impl Write, one: &Inspected) -> std::io::Result<()> {
-    let Inspected { partition, floor, low, high, .. } = one;
+fn write_one(out: &mut impl Write, one: &Inspected, topic: bool) -> std::io::Result<()> {
+    let Inspected { partition, floor, low, high, checkpoint, .. } = one;
     let pieces = one.pieces();
     let left: u64 = pieces.iter().map(|piece| piece.end.abs_diff(piece.start)).sum();
     writeln!(out, "{partition}: floor {floor}, log {low}..{high}, {left} left in {}", counted(pieces.len(), "piece"))?;
@@ -52,6 +56,16 @@ fn write_one(out: &mut impl Write, one: &Inspected) -> std::io::Result<()> {
     }
     writeln!(out, "  left: {}", named(pieces.iter().cloned(), pieces.len()))?;
     writeln!(out, "  metadata: {} bytes", one.metadata_bytes)?;
+    match checkpoint {
+        Some(Checkpointed { base, ahead: Ok(ahead) }) => {
+            writeln!(out, "  checkpoint topic: base {base}, finished {}", named(ahead.iter(), ahead.len()))?;
+        }
+        Some(Checkpointed { ahead: Err(why), .. }) => {
+            writeln!(out, "  checkpoint topic: nothing that counts, {why}")?;
+        }
+        None if topic => writeln!(out, "  checkpoint topic: nothing")?,
+        None => {}
+    }
     if !one.user.is_empty() {
         writeln!(out, "  user metadata: {}", one.user)?;
     }

@@ -20,7 +20,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Print what is committed for a group: floor, finished ranges, what is left
+    /// Print what is committed for a group, and what its checkpoint topic has: floor, finished ranges, what is left
     Inspect(inspect::InspectArgs),
     /// Print records as JSON lines, new ones beside old ones, and commit what is finished
     Consume(consume::ConsumeArgs),

@@ -8,7 +8,7 @@ use rdkafka::error::{KafkaError, KafkaResult};
 use rdkafka::message::Message;
 use rdkafka::{Offset, TopicPartitionList};
 
-use super::VALUE_BYTES_MAX;
+use crate::CHECKPOINT_BYTES_MAX;
 use crate::delivery::TopicPartition;
 use crate::member::{Context, seek};
 
@@ -49,7 +49,7 @@ impl Scan {
         self.next = self.next.max(record.offset().saturating_add(1));
         let key = record.key().and_then(|key| std::str::from_utf8(key).ok());
         let Some(key) = key.filter(|key| key.starts_with(prefix)) else { return };
-        match record.payload().filter(|value| value.len() <= VALUE_BYTES_MAX) {
+        match record.payload().filter(|value| value.len() <= CHECKPOINT_BYTES_MAX) {
             Some(value) => self.values.insert(key.to_owned(), value.into()),
             // Longer ones are not ours.
             None => self.values.remove(key),
