@@ -65,12 +65,17 @@ fn floor(bootstrap: &str) -> (i64, String) {
 
 /// Moves the group, as an operator does: it must have no members.
 fn reset(bootstrap: &str, offset: i64) {
-    wait_until_empty(bootstrap);
+    wait_until_empty(bootstrap, GROUP);
     commit(bootstrap, GROUP, TOPIC, 0, offset, "");
 }
 
 fn start(bootstrap: &str) -> Consumer {
     Consumer::start(bootstrap, GROUP, TOPIC, &["--checkpoint-topic", PROGRESS])
+}
+
+/// A life that is not killed before another one begins.
+fn last(bootstrap: &str) -> Consumer {
+    Consumer::patient(bootstrap, GROUP, TOPIC, &["--checkpoint-topic", PROGRESS])
 }
 
 fn watched(bootstrap: &str) -> Watched {
@@ -86,7 +91,7 @@ async fn a_restart_goes_on_from_the_ranges_in_the_topic() {
     assert_eq!(floor(&bootstrap), (80, String::new()), "the offset is plain");
     consumer.kill();
     produce(&bootstrap, TOPIC, 0, 140..150);
-    let next = start(&bootstrap);
+    let next = last(&bootstrap);
     next.event("Forked { floor: 80, fork: 150, gap: 50 }");
     assert_eq!(next.take(50), (set(0..0), set(80..120).union(&set(140..150)).copied().collect()));
     let store = store(&bootstrap, GROUP);
@@ -139,7 +144,7 @@ async fn b62_after_a_rewind_all_is_replayed_also_past_the_old_base() {
     next.commit();
     wait_until(|| floor(&bootstrap).0, &100);
     next.kill();
-    let last = start(&bootstrap);
+    let last = last(&bootstrap);
     last.event("Forked { floor: 100, fork: 140, gap: 40 }");
     assert_eq!(last.take(40), (set(0..0), set(100..140)));
 }
@@ -155,7 +160,7 @@ async fn b63_c12_a_crash_with_the_checkpoint_stored_and_the_commit_not() {
     assert!(consumer.is_quiet());
     consumer.kill();
     assert_eq!(floor(&bootstrap).0, 70);
-    let next = start(&bootstrap);
+    let next = last(&bootstrap);
     next.event("Forked { floor: 70, fork: 140, gap: 50 }");
     assert_eq!(next.take(50), (set(0..0), set(70..120)));
     assert!(next.is_quiet());
@@ -175,7 +180,7 @@ async fn b63_c12_a_crash_with_the_commit_stored_and_the_checkpoint_not() {
     consumer.event("CheckpointFailed");
     consumer.kill();
     assert_eq!(stored(&bootstrap), Some((70, vec![120..130])), "the old one counts beside the new floor");
-    let next = start(&bootstrap);
+    let next = last(&bootstrap);
     next.event("Forked { floor: 80, fork: 140, gap: 50 }");
     assert_eq!(next.take(50), (set(0..0), set(80..120).union(&set(130..140)).copied().collect()));
     assert!(next.is_quiet());
@@ -319,4 +324,38 @@ async fn a_group_moves_from_the_topic_to_its_metadata() {
     assert!(to.clear(&[orders()])[0].is_ok());
     assert_eq!(loaded(&to, &orders()), Some(checkpoint(&bootstrap, 81, &[])));
     assert!(floor(&bootstrap).1.ends_with(" mine"), "the user's part stays");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn b60_inspect_prints_what_the_topic_has_beside_the_metadata() {
+    let (_server, bootstrap, mut consumer) = first_life(start).await;
+    let inspect = |topic: &str| {
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_catchup"))
+            .args(["inspect", "--bootstrap", &bootstrap, "--checkpoint-topic", topic, GROUP, TOPIC])
+            .output()
+            .unwrap();
+        let text = String::from_utf8(if output.status.success() { output.stdout } else { output.stderr }).unwrap();
+        (output.status.success(), text)
+    };
+    let line = |of_topic: &str, left: &str| {
+        format!("orders/0: floor 80, log 0..140, {left}\n  metadata: 0 bytes\n  checkpoint topic: {of_topic}\n")
+    };
+    consumer.ack((120..125).chain(130..140).chain(70..80));
+    consumer.commit();
+    wait_until(|| stored(&bootstrap), &Some((80, vec![120..125, 130..140])));
+    let left = "45 left in 2 pieces\n  left: 80..120, 125..130";
+    assert_eq!(inspect(PROGRESS), (true, line("base 80, finished 120..125, 130..140", left)));
+    // One that is above the committed offset counts for nothing, and one of another partition is none of this.
+    consumer.kill();
+    let writer = store(&bootstrap, GROUP);
+    assert!(loaded(&writer, &orders()).is_some());
+    saved(&writer, &orders(), checkpoint(&bootstrap, 90, &[100..110]));
+    let left = "60 left in 1 piece\n  left: 80..140";
+    let above = "nothing that counts, it belongs to the committed offset 90";
+    assert_eq!(inspect(PROGRESS), (true, line(above, left)));
+    assert!(writer.clear(&[orders()])[0].is_ok());
+    assert_eq!(inspect(PROGRESS), (true, line("nothing", left)));
+    let (ok, text) = inspect("nowhere");
+    assert!(!ok && text.contains("topic nowhere: there is none of this name"), "{text}");
+    assert!(!inspect("nowhere").0, "the first look did not make it");
 }

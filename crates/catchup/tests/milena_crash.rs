@@ -13,15 +13,12 @@ mod support;
 
 use std::collections::BTreeSet;
 use std::process::Command;
-use std::time::{Duration, Instant};
 
 use milena_catchup::{Event, Happened, Lag, Lane, Progress};
-use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer as _};
 use rdkafka::message::Message;
-use rdkafka::{Offset, TopicPartitionList};
 use rustix::process::{Pid, Signal, kill_process};
-use support::child::Consumer;
-use support::milena::{GROUP, TOPIC, behind, first_life, set, wait_until, wait_until_empty};
+use support::child::{Consumer, Options};
+use support::milena::{GROUP, TOPIC, behind, first_life, plain, set, wait_until, wait_until_empty};
 use support::{SOON, Watched, committed, config, produce};
 
 /// What the broker has: floor, and ranges ahead of it.
@@ -39,12 +36,17 @@ fn start(bootstrap: &str) -> Consumer {
     Consumer::start(bootstrap, GROUP, TOPIC, &[])
 }
 
+/// A life that is not killed before another one begins.
+fn last(bootstrap: &str) -> Consumer {
+    Consumer::patient(bootstrap, GROUP, TOPIC, &[])
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn b32_c2_a_crash_after_the_fork_loses_nothing() {
     let (_server, bootstrap, consumer) = first_life(start).await;
     consumer.kill();
     produce(&bootstrap, TOPIC, 0, 140..150);
-    let next = start(&bootstrap);
+    let next = last(&bootstrap);
     next.event("Forked { floor: 70, fork: 150, gap: 80 }");
     assert_eq!(next.take(80), (set(0..0), set(70..150)));
 }
@@ -57,7 +59,7 @@ async fn b33_c3_acknowledged_and_not_committed_comes_again() {
     consumer.kill();
     assert_eq!(stored(&bootstrap), (70, vec![]));
     produce(&bootstrap, TOPIC, 0, 140..150);
-    let next = start(&bootstrap);
+    let next = last(&bootstrap);
     assert_eq!(next.take(80), (set(0..0), set(70..150)));
 }
 
@@ -72,7 +74,7 @@ async fn b34_c4_both_examples_of_the_kip() {
     assert_eq!(consumer.take(30).0, set(140..170));
     consumer.kill();
     produce(&bootstrap, TOPIC, 0, 170..190);
-    let mut next = start(&bootstrap);
+    let mut next = last(&bootstrap);
     next.event("Forked { floor: 80, fork: 190, gap: 90 }");
     produce(&bootstrap, TOPIC, 0, 190..195);
     let (live, backfill) = next.take(95);
@@ -93,7 +95,7 @@ async fn b35_c6_a_backfill_that_is_done_and_not_committed_comes_again() {
     consumer.ack(80..120);
     consumer.event("CaughtUp");
     consumer.kill();
-    let next = start(&bootstrap);
+    let next = last(&bootstrap);
     next.event("Forked { floor: 80, fork: 140, gap: 40 }");
     assert_eq!(next.take(40), (set(0..0), set(80..120)));
     assert!(next.is_quiet());
@@ -107,7 +109,7 @@ async fn b36_c13_what_the_retention_took_is_reported() {
     wait_until_stored(&bootstrap, &(70, vec![120..140]));
     consumer.kill();
     support::milena::delete_below(&bootstrap, TOPIC, 90).await;
-    let next = start(&bootstrap);
+    let next = last(&bootstrap);
     next.event("GapExpired(70..90)");
     assert_eq!(next.take(30), (set(0..0), set(90..120)));
 }
@@ -140,7 +142,9 @@ async fn expires_while(lane: Lane, strategy: &str) {
     while consumer.status(TOPIC, 0).unwrap().floor < 1_120 {
         tokio::select! {
             delivery = tokio::time::timeout(SOON, consumer.consumer.recv()) => {
-                delivery.expect("a delivery in time").unwrap().unwrap().ack();
+                let delivery = delivery.expect("a delivery in time").unwrap().unwrap();
+                consumer.check(&delivery);
+                delivery.ack();
             }
             happened = consumer.events.next() => if let Some(Happened::To(_, Event::GapExpired(range))) = happened {
                 assert_eq!(range.end, 1_110);
@@ -154,8 +158,7 @@ async fn expires_while(lane: Lane, strategy: &str) {
     produce(&bootstrap, TOPIC, 1, 120..125);
     let mut seen = BTreeSet::new();
     while !(seen.contains(&(0, 1_124)) && seen.contains(&(1, 124))) {
-        let delivery = tokio::time::timeout(SOON, consumer.consumer.recv()).await.expect("a delivery in time");
-        let delivery = delivery.unwrap().unwrap();
+        let delivery = consumer.next().await;
         seen.insert((delivery.record().partition(), delivery.record().offset()));
         delivery.ack();
     }
@@ -177,29 +180,11 @@ async fn b37_c14_an_operator_who_resets_the_group_gets_everything() {
     consumer.commit();
     wait_until_stored(&bootstrap, &(80, vec![120..140]));
     consumer.kill();
-    wait_until_empty(&bootstrap);
+    wait_until_empty(&bootstrap, GROUP);
     support::commit(&bootstrap, GROUP, TOPIC, 0, 0, "");
-    let next = start(&bootstrap);
+    let next = last(&bootstrap);
     next.event("Forked { floor: 0, fork: 140, gap: 140 }");
     assert_eq!(next.take(140), (set(0..0), set(0..140)));
-}
-
-/// A consumer of the application's past: it commits its own position and knows nothing of ranges.
-fn plain(bootstrap: &str, count: usize) -> Vec<i64> {
-    let plain: BaseConsumer = config(bootstrap, GROUP).set("enable.auto.commit", "false").create().unwrap();
-    plain.subscribe(&[TOPIC]).unwrap();
-    let mut got = Vec::new();
-    let deadline = Instant::now() + SOON;
-    while got.len() < count {
-        assert!(Instant::now() < deadline, "{} of {count} records", got.len());
-        if let Some(record) = plain.poll(Duration::from_millis(100)) {
-            got.push(record.unwrap().offset());
-        }
-    }
-    let mut list = TopicPartitionList::new();
-    list.add_partition_offset(TOPIC, 0, Offset::Offset(got.last().unwrap() + 1)).unwrap();
-    plain.commit(&list, CommitMode::Sync).unwrap();
-    got
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -209,29 +194,33 @@ async fn b38_c15_a_plain_consumer_goes_on_at_the_floor_and_we_go_on_at_its_offse
     consumer.commit();
     wait_until_stored(&bootstrap, &(80, vec![120..140]));
     consumer.kill();
-    assert_eq!(plain(&bootstrap, 10), (80..90).collect::<Vec<_>>());
+    assert_eq!(plain(&bootstrap, GROUP, TOPIC, 10), (80..90).collect::<Vec<_>>());
     assert_eq!(committed(&bootstrap, GROUP, TOPIC, 0), Some((90, String::new())));
-    let next = start(&bootstrap);
+    let next = last(&bootstrap);
     next.event("Forked { floor: 90, fork: 140, gap: 50 }");
     assert_eq!(next.take(50), (set(0..0), set(90..140)));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn b40_c9_a_consumer_that_slept_past_its_session_commits_nothing_more() {
-    let (_server, bootstrap, mut consumer) = first_life(start).await;
+    // Long enough that a busy machine does not end it before it is put to sleep.
+    let sleeper = Options { session_ms: 12_000, ..Options::default() };
+    let (_server, bootstrap, mut consumer) = first_life(|at| Consumer::with(at, GROUP, TOPIC, &sleeper)).await;
     consumer.ack(70..80);
     let id = Pid::from_raw(i32::try_from(consumer.id()).unwrap()).unwrap();
     kill_process(id, Signal::STOP).unwrap();
     // Another one gets the partition when the session is over, and all that was not committed.
-    let other = start(&bootstrap);
+    let other = last(&bootstrap);
     let (live, backfill) = other.take(70);
     assert_eq!((live, backfill), (set(0..0), set(70..140)));
-    kill_process(id, Signal::CONT).unwrap();
+    // Its session is over for the group, and it does not know that yet.
     consumer.ack(80..90);
     consumer.commit();
-    let lost = consumer.event("orders/0: Lost");
-    assert!(lost.contains("Lost"));
+    kill_process(id, Signal::CONT).unwrap();
+    consumer.event("orders/0: Lost");
     assert_eq!(stored(&bootstrap), (70, vec![]), "the sleeper committed");
+    consumer.finish();
+    assert_eq!(stored(&bootstrap), (70, vec![]), "the sleeper committed at its end");
 }
 
 #[tokio::test(flavor = "multi_thread")]

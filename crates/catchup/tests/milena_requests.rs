@@ -159,3 +159,29 @@ async fn b26_a_view_that_did_not_change_is_not_sent() {
     consumer.consumer.commit().await.unwrap();
     assert_eq!(world.count(OFFSET_COMMIT, "member"), sent);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn b46_a_revocation_is_committed_once_when_it_is_drained() {
+    let world = World::new().await;
+    let mut consumer = Watched::start(world.builder(), &[TOPIC]);
+    let mut in_hand = Vec::new();
+    for _ in 0..50 {
+        in_hand.push(consumer.next().await);
+    }
+    let open = in_hand.split_off(20);
+    for delivery in in_hand {
+        consumer.ack(delivery);
+    }
+    // Another member of the group takes the partition, or makes it come back: either way it is drained and given up.
+    let mut config = config(&world.bootstrap, GROUP);
+    config.set("client.id", "other");
+    let _other = Watched::start(Watched::with(config), &[TOPIC]);
+    consumer.event(|event| *event == Event::Draining).await;
+    assert_eq!(world.count(OFFSET_COMMIT, "member"), 0, "before the drain is over nothing is committed");
+    for delivery in open {
+        consumer.ack(delivery);
+    }
+    consumer.event(|event| *event == Event::Revoked).await;
+    assert_eq!(world.count(OFFSET_COMMIT, "member"), 1);
+    assert_eq!(committed(&world.bootstrap, GROUP, TOPIC, 0).unwrap().0, 120);
+}

@@ -10,14 +10,15 @@
 
 mod support;
 
+use std::ops::Range;
 use std::time::Duration;
 
-use milena_catchup::{Event, Lane, Order, State};
+use milena_catchup::{Buffer, Event, Lane, Order, RangeSet, State};
 use rdkafka::types::{RDKafkaApiKey, RDKafkaRespErr};
 use support::mock::{GROUP, TOPIC, behind, cluster};
-use support::{Watched, commit, committed, config, produce};
+use support::{Watched, commit, committed, config, patient, produce};
 
-fn offsets(range: std::ops::Range<i64>) -> Vec<i64> {
+fn offsets(range: Range<i64>) -> Vec<i64> {
     range.collect()
 }
 
@@ -175,4 +176,36 @@ async fn b68_the_live_buffer_is_bounded_and_goes_on_when_there_is_room() {
     consumer.ack(first);
     let (live, backfill) = consumer.take(1_049, |_, _| true).await;
     assert_eq!((live, backfill), (offsets(120..1_120), offsets(71..120)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn b69_buffers_show_what_is_held_delivered_and_acknowledged_and_no_offset_twice() {
+    let (_mock, bootstrap) = behind(1);
+    let builder = Watched::with(patient(&bootstrap, GROUP)).order(Order::Offset);
+    let mut consumer = Watched::start(builder, &[TOPIC]);
+    consumer.event(|event| matches!(event, Event::Forked { .. })).await;
+    // The first thirty are handed out, and the last ten of those finished; the rest of the gap is held, and so is all that is live.
+    let (_, backfill) = consumer.take(30, |_, offset| offset >= 90).await;
+    assert_eq!(backfill, offsets(70..100));
+    produce(&bootstrap, TOPIC, 0, 120..125);
+    let fetched = |status: &milena_catchup::PartitionStatus| {
+        status.live.position == 125 && (status.state == State::Merging || status.backfill.unwrap().position == 120)
+    };
+    consumer.until(TOPIC, 0, |status| status.is_some_and(fetched)).await;
+    let buffers = consumer.consumer.buffers(TOPIC, 0).unwrap();
+    let buffer = |held: Range<i64>, delivered: Range<i64>, acknowledged: Range<i64>| Buffer {
+        held: RangeSet::from_iter([held]),
+        delivered: RangeSet::from_iter([delivered]),
+        acknowledged: RangeSet::from_iter([acknowledged]),
+    };
+    assert_eq!(buffers.backfill, buffer(100..120, 70..90, 90..100));
+    assert_eq!(buffers.live, buffer(120..125, 0..0, 0..0));
+    let (_, backfill) = consumer.take(20, |_, _| true).await;
+    assert_eq!(backfill, offsets(100..120));
+    let buffers = consumer.consumer.buffers(TOPIC, 0).unwrap();
+    assert_eq!(buffers.backfill, buffer(0..0, 70..90, 90..120));
+    // What a commit covers has left; the twenty in hand are in the way of the rest.
+    consumer.consumer.commit().await.unwrap();
+    assert_eq!(consumer.consumer.buffers(TOPIC, 0).unwrap().backfill, buffer(0..0, 70..90, 0..0));
+    assert!(consumer.consumer.buffers(TOPIC, 1).is_none(), "not a partition of this consumer");
 }

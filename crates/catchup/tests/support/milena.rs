@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use milena_testkit::TestServer;
 use rdkafka::admin::{AdminClient, AdminOptions, AlterConfig, NewTopic, ResourceSpecifier, TopicReplication};
 use rdkafka::client::DefaultClientContext;
-use rdkafka::consumer::{BaseConsumer, Consumer as _};
+use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer as _};
+use rdkafka::message::Message;
 use rdkafka::{Offset, TopicPartitionList};
 
 use super::child::Consumer;
@@ -36,12 +37,17 @@ pub(crate) async fn create(bootstrap: &str, topic: &str, partitions: i32) {
 /// In each partition: committed 70, end of the log 120.
 pub(crate) async fn behind(partitions: i32) -> (TestServer, String) {
     let (server, bootstrap) = server().await;
-    create(&bootstrap, TOPIC, partitions).await;
-    for partition in 0..partitions {
-        produce(&bootstrap, TOPIC, partition, 0..120);
-        commit(&bootstrap, GROUP, TOPIC, partition, 70, "");
-    }
+    fill(&bootstrap, partitions).await;
     (server, bootstrap)
+}
+
+/// Makes the topic and the group of [`behind`].
+pub(crate) async fn fill(bootstrap: &str, partitions: i32) {
+    create(bootstrap, TOPIC, partitions).await;
+    for partition in 0..partitions {
+        produce(bootstrap, TOPIC, partition, 0..120);
+        commit(bootstrap, GROUP, TOPIC, partition, 70, "");
+    }
 }
 
 /// Removes the records of partition 0 below that offset, as retention does.
@@ -68,6 +74,24 @@ pub(crate) fn set(range: Range<i64>) -> BTreeSet<i64> {
     range.collect()
 }
 
+/// A consumer of the application's past, over any broker: it commits its own position and knows nothing of ranges.
+pub(crate) fn plain(bootstrap: &str, group: &str, topic: &str, count: usize) -> Vec<i64> {
+    let plain: BaseConsumer = config(bootstrap, group).set("enable.auto.commit", "false").create().unwrap();
+    plain.subscribe(&[topic]).unwrap();
+    let mut got = Vec::new();
+    let deadline = Instant::now() + SOON;
+    while got.len() < count {
+        assert!(Instant::now() < deadline, "{} of {count} records", got.len());
+        if let Some(record) = plain.poll(Duration::from_millis(100)) {
+            got.push(record.unwrap().offset());
+        }
+    }
+    let mut list = TopicPartitionList::new();
+    list.add_partition_offset(topic, 0, Offset::Offset(got.last().unwrap() + 1)).unwrap();
+    plain.commit(&list, CommitMode::Sync).unwrap();
+    got
+}
+
 pub(crate) fn wait_until<T: PartialEq + Debug>(look: impl Fn() -> T, wanted: &T) {
     let deadline = Instant::now() + SOON;
     let mut last = look();
@@ -79,10 +103,10 @@ pub(crate) fn wait_until<T: PartialEq + Debug>(look: impl Fn() -> T, wanted: &T)
 }
 
 /// Waits until the group has no members, also none that was killed.
-pub(crate) fn wait_until_empty(bootstrap: &str) {
+pub(crate) fn wait_until_empty(bootstrap: &str, group: &str) {
     let asking: BaseConsumer = config(bootstrap, "asking").create().unwrap();
     let members = || {
-        let list = asking.fetch_group_list(Some(GROUP), SOON).unwrap();
+        let list = asking.fetch_group_list(Some(group), SOON).unwrap();
         list.groups().iter().map(|group| group.members().len()).sum::<usize>()
     };
     wait_until(members, &0);
@@ -92,8 +116,13 @@ pub(crate) fn wait_until_empty(bootstrap: &str) {
 pub(crate) async fn first_life(start: impl Fn(&str) -> Consumer) -> (TestServer, String, Consumer) {
     let (server, bootstrap) = behind(1).await;
     let consumer = start(&bootstrap);
-    consumer.event("Forked { floor: 70, fork: 120, gap: 50 }");
-    produce(&bootstrap, TOPIC, 0, 120..140);
-    assert_eq!(consumer.take(70), (set(120..140), set(70..120)));
+    two_lanes(&bootstrap, &consumer);
     (server, bootstrap, consumer)
+}
+
+/// What a consumer of [`behind`] gets, with twenty new records.
+pub(crate) fn two_lanes(bootstrap: &str, consumer: &Consumer) {
+    consumer.event("Forked { floor: 70, fork: 120, gap: 50 }");
+    produce(bootstrap, TOPIC, 0, 120..140);
+    assert_eq!(consumer.take(70), (set(120..140), set(70..120)));
 }

@@ -2,8 +2,11 @@
 #![allow(dead_code, reason = "no test file needs all of it")]
 
 pub(crate) mod child;
+pub(crate) mod churn;
+pub(crate) mod forgetful;
 pub(crate) mod milena;
 pub(crate) mod mock;
+pub(crate) mod order;
 
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
@@ -13,6 +16,7 @@ use milena_catchup::{
     AckOutcome, Builder, CatchUpConsumer, Delivery, Epoch, Event, Events, Happened, Lag, Lane, PartitionStatus, State,
     TopicPartition,
 };
+use order::{Delivered, Order};
 use rdkafka::config::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
 use rdkafka::message::Message;
@@ -39,8 +43,26 @@ pub(crate) fn config(bootstrap: &str, group: &str) -> ClientConfig {
     config
 }
 
+/// For the only member that a group has in a test: its session does not end when the machine is busy.
+pub(crate) fn patient(bootstrap: &str, group: &str) -> ClientConfig {
+    let mut config = config(bootstrap, group);
+    config.set("session.timeout.ms", "120000");
+    config
+}
+
 /// Produces that many records; the value of each is its offset when the partition was empty up to `offsets.start`.
 pub(crate) fn produce(bootstrap: &str, topic: &str, partition: i32, offsets: Range<i64>) {
+    produce_as(bootstrap, topic, partition, offsets, |offset| offset.to_string());
+}
+
+/// As [`produce`], with values that are made of the offsets.
+pub(crate) fn produce_as(
+    bootstrap: &str,
+    topic: &str,
+    partition: i32,
+    offsets: Range<i64>,
+    value: impl Fn(i64) -> String,
+) {
     let producer: BaseProducer = ClientConfig::new()
         .set("bootstrap.servers", bootstrap)
         .set("broker.address.family", "v4")
@@ -48,7 +70,7 @@ pub(crate) fn produce(bootstrap: &str, topic: &str, partition: i32, offsets: Ran
         .create()
         .unwrap();
     for offset in offsets {
-        let value = offset.to_string();
+        let value = value(offset);
         let record = BaseRecord::<(), str>::to(topic).partition(partition).payload(&value);
         producer.send(record).map_err(|(error, _)| error).unwrap();
         producer.poll(Duration::ZERO);
@@ -84,12 +106,12 @@ pub(crate) fn committed(bootstrap: &str, group: &str, topic: &str, partition: i3
     }
 }
 
-/// A consumer under test. Every delivery is checked against the promises about order (O1, O2), and for being one that is not
+/// A consumer under test. Every delivery is checked against the promises about order (O1 to O4), and for being one that is not
 /// acknowledged yet.
 pub(crate) struct Watched {
     pub(crate) consumer: CatchUpConsumer,
     pub(crate) events: Events,
-    last: HashMap<(TopicPartition, Epoch, Lane), i64>,
+    order: Order,
     acked: HashMap<(TopicPartition, Epoch), BTreeSet<i64>>,
 }
 
@@ -98,7 +120,7 @@ impl Watched {
         let consumer = builder.build().unwrap();
         let events = consumer.events();
         consumer.subscribe(topics).unwrap();
-        Self { consumer, events, last: HashMap::new(), acked: HashMap::new() }
+        Self { consumer, events, order: Order::default(), acked: HashMap::new() }
     }
 
     /// Forks above ten records, commits only when told to.
@@ -122,20 +144,18 @@ impl Watched {
         timeout(QUIET, self.consumer.recv()).await.is_err()
     }
 
-    fn check(&mut self, delivery: &Delivery) {
+    /// Of a delivery that came by another way than [`Watched::next`].
+    pub(crate) fn check(&mut self, delivery: &Delivery) {
         let record = delivery.record();
-        let partition = TopicPartition::new(record.topic(), record.partition());
-        let (offset, lane, epoch) = (record.offset(), delivery.lane(), delivery.epoch());
+        let (topic, partition, offset, epoch) = (record.topic(), record.partition(), record.offset(), delivery.epoch());
         assert_eq!(record.payload().unwrap(), offset.to_string().as_bytes(), "the record that belongs to its offset");
-        let last = self.last.insert((partition.clone(), epoch, lane), offset);
-        assert!(last.is_none_or(|last| last < offset), "O1: {last:?} before {offset} in {lane:?}");
-        match (lane, delivery.fork()) {
-            (Lane::Backfill, fork) => {
-                assert!(fork.is_some_and(|fork| offset < fork), "O2: backfill {offset} below {fork:?}");
-            }
-            (Lane::Live, fork) => assert!(fork.is_none_or(|fork| offset >= fork), "O2: live {offset} from {fork:?} on"),
+        // It is not acknowledged yet, so that a gap it lies in is not closed.
+        if self.status(topic, partition).is_some_and(|now| now.epoch == epoch && now.state == State::Live) {
+            self.order.caught_up(topic, partition, epoch.0);
         }
-        let acked = self.acked.entry((partition, epoch)).or_default();
+        let (live, fork) = (delivery.lane() == Lane::Live, delivery.fork());
+        self.order.check(&Delivered { topic, partition, epoch: epoch.0, live, offset, fork });
+        let acked = self.acked.entry((TopicPartition::new(topic, partition), epoch)).or_default();
         assert!(!acked.contains(&offset), "{offset} was acknowledged before");
     }
 
