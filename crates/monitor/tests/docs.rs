@@ -14,13 +14,10 @@ mod groups_kit;
 mod kit;
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::Arc;
 
 use groups_kit::{Member, create, text};
-use kit::{Family, scrape, until, watch};
-use milena_iggy_door::{Door, DoorConfig, DoorLimits, OffsetRules, Secret};
+use kit::{Family, open_door, scrape, until, watch};
 use milena_testkit::TestServer;
 use milena_wire::kafka_protocol::messages::ApiVersionsRequest;
 
@@ -42,22 +39,6 @@ async fn families() -> BTreeMap<String, Family> {
     let door = open_door(&server).await;
     monitor.watch_door(door.watch());
     scrape(&monitor).await.families
-}
-
-/// A door for Iggy clients on the store of the server.
-async fn open_door(server: &TestServer) -> Door {
-    let broker = server.server().broker();
-    let config = DoorConfig {
-        listen: SocketAddr::from(([127, 0, 0, 1], 0)),
-        advertised: None,
-        username: "iggy".to_owned(),
-        password: Some(Secret::new("secret")),
-        offset_rules: OffsetRules::Server,
-        instance_id: 0,
-        limits: DoorLimits::default(),
-    };
-    let (store, memory) = (Arc::clone(&broker.store), Arc::clone(&broker.memory));
-    Box::pin(Door::open(config, store, Arc::new(broker.topics.clone()), memory)).await.unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -5,6 +5,7 @@
     clippy::expect_used,
     clippy::indexing_slicing,
     clippy::panic,
+    clippy::cast_precision_loss,
     missing_docs,
     reason = "test code"
 )]
@@ -19,12 +20,15 @@ use bytes::Bytes;
 use groups_kit::{Member, builder, create, join_request, server, text, topic};
 use kit::{Scrape, scrape, until, watch};
 use milena_records::Codec;
-use milena_records::client::{Record, build_batch};
-use milena_store::Durability;
+use milena_records::client::{ProducerStamp, Record, build_batch};
+use milena_store::testing::{TestMessage, batch_of};
+use milena_store::{Durability, TopicSettings};
 use milena_testkit::{RawClient, TestServer};
 use milena_wire::kafka_protocol::messages::fetch_request::{FetchPartition, FetchTopic};
 use milena_wire::kafka_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
-use milena_wire::kafka_protocol::messages::{ApiVersionsRequest, FetchRequest, JoinGroupRequest, ProduceRequest};
+use milena_wire::kafka_protocol::messages::{
+    ApiVersionsRequest, FetchRequest, InitProducerIdRequest, JoinGroupRequest, ProduceRequest,
+};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
@@ -104,6 +108,75 @@ async fn records_that_no_plain_message_can_hold_are_counted() {
     let now = scrape(&monitor).await;
     let counted = ["milena_produce_records_total", "milena_produce_enveloped_records_total"];
     assert_eq!(counted.map(|name| now.value(name, &[])), [3.0, 2.0]);
+}
+
+/// Sends one record as batch number `sequence` of a producer; answers code and offset.
+async fn produce_as(client: &mut RawClient, producer_id: i64, sequence: i32) -> (i16, i64) {
+    let stamp = ProducerStamp { producer_id, epoch: 0, base_sequence: sequence };
+    let record = Record { value: Some(b"v".to_vec()), timestamp_ms: 1, ..Record::default() };
+    let batch = Bytes::from(build_batch(&[record], Codec::None, Some(stamp)));
+    let answer = client.request(9, &produce("t", batch)).await;
+    let partition = &answer.responses[0].partition_responses[0];
+    (partition.error_code, partition.base_offset)
+}
+
+#[tokio::test]
+async fn copies_gaps_and_producers_are_counted() {
+    let server = server().await;
+    let monitor = watch(&server).await;
+    let mut client = server.client().await;
+    create(&mut client, "t", 1).await;
+    let mut ids = [0; 2];
+    for id in &mut ids {
+        *id = client.request(4, &InitProducerIdRequest::default().with_transactional_id(None)).await.producer_id.0;
+    }
+    let known = async || scrape(&monitor).await.value("milena_produce_known_producers", &[]);
+    assert_eq!(known().await, 0.0);
+    assert_eq!(produce_as(&mut client, ids[0], 0).await, (0, 0));
+    assert_eq!(known().await, 1.0);
+    assert_eq!(produce_as(&mut client, ids[0], 0).await, (0, 0), "the copy has the offset of the first");
+    assert_eq!(produce_as(&mut client, ids[0], 5).await.0, 45);
+    assert_eq!(produce_as(&mut client, ids[1], 7).await, (0, 1), "a producer in the middle of its batches");
+    let now = scrape(&monitor).await;
+    for (name, expected) in [
+        ("milena_produce_known_producers", 2.0),
+        ("milena_produce_batches_total", 2.0),
+        ("milena_produce_duplicates_total", 1.0),
+        ("milena_produce_out_of_sequence_total", 1.0),
+        ("milena_produce_refused_total", 1.0),
+        ("milena_produce_unknown_producers_total", 1.0),
+    ] {
+        assert_eq!(now.value(name, &[]), expected, "{name}");
+    }
+}
+
+/// A message whose headers are no headers, as some other tool may store it.
+#[tokio::test]
+async fn what_consumers_get_is_counted_and_so_is_what_they_cannot_see() {
+    let server = server().await;
+    let monitor = watch(&server).await;
+    let mut client = server.client().await;
+    create(&mut client, "t", 1).await;
+    let broker = server.server().broker();
+    let at = broker.topics.by_name("t").unwrap().store.partition(0);
+    let strange = TestMessage { headers: vec![0xff; 40], ..TestMessage::new(1, b"strange") };
+    broker.store.append(&at, batch_of(&[strange, TestMessage::new(2, b"sound")])).await.unwrap();
+    broker.topics.create_at("elsewhere", "no kafka name", 1, &TopicSettings::default()).await.unwrap();
+    broker.topics.refresh().await.unwrap();
+    let answer = client.request(12, &fetch("t", 0, Duration::ZERO).with_session_epoch(0)).await;
+    assert_ne!(answer.session_id, 0);
+    let bytes = answer.responses[0].partitions[0].records.as_ref().unwrap().len();
+    let now = scrape(&monitor).await;
+    for (name, expected) in [
+        ("milena_fetch_records_total", 2.0),
+        ("milena_fetch_bytes_total", bytes as f64),
+        ("milena_fetch_unmapped_messages_total", 1.0),
+        ("milena_fetch_sessions", 1.0),
+        ("milena_topics_hidden", 1.0),
+        ("milena_topics", 1.0),
+    ] {
+        assert_eq!(now.value(name, &[]), expected, "{name}");
+    }
 }
 
 #[tokio::test]

@@ -12,6 +12,11 @@ pub(super) fn write(broker: &Broker, families: &mut Families<'_>) -> fmt::Result
         "Topics of the store that Kafka clients cannot see, because neither their names nor the mapping give them a Kafka name.",
         broker.topics.hidden() as u64,
     )?;
+    families.gauge(
+        "milena_produce_known_producers",
+        "Idempotent producers whose batches are told from their copies, each counted in every partition that it wrote to.",
+        broker.produce.remembered_in_all() as u64,
+    )?;
     write_produce(broker, families)?;
     write_fetch(broker, families)
 }

@@ -4,8 +4,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
+use milena_iggy_door::{Door, DoorConfig, DoorLimits, OffsetRules, Secret};
 use milena_monitor::{Monitor, MonitorSettings};
 use milena_testkit::TestServer;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -29,6 +31,22 @@ pub(crate) async fn watch_with(server: &TestServer, settings: MonitorSettings) -
     let monitor = monitor(settings).await;
     monitor.watch(server.server().broker());
     monitor
+}
+
+/// A door for Iggy clients on the store of the server.
+pub(crate) async fn open_door(server: &TestServer) -> Door {
+    let broker = server.server().broker();
+    let config = DoorConfig {
+        listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+        advertised: None,
+        username: "iggy".to_owned(),
+        password: Some(Secret::new("secret")),
+        offset_rules: OffsetRules::Server,
+        instance_id: 0,
+        limits: DoorLimits::default(),
+    };
+    let (store, memory) = (Arc::clone(&broker.store), Arc::clone(&broker.memory));
+    Box::pin(Door::open(config, store, Arc::new(broker.topics.clone()), memory)).await.unwrap()
 }
 
 /// An answer over HTTP.

@@ -312,6 +312,18 @@ impl Produce {
         partition.map_or_else(Vec::new, |partition| partition.table.lock().remembered(Instant::now().into_std()))
     }
 
+    /// How many producers are remembered now, each counted in every partition that it wrote to.
+    #[must_use]
+    pub fn remembered_in_all(&self) -> usize {
+        let now = Instant::now().into_std();
+        let count = |partition: &Arc<Partition>| {
+            let mut table = partition.table.lock();
+            table.expire(now);
+            table.len()
+        };
+        self.shared.partitions.read().by_ref.values().map(count).sum()
+    }
+
     /// Forgets what is known of a deleted topic's producers.
     pub fn forget_topic(&self, topic: &TopicRef) {
         self.shared.partitions.write().by_ref.retain(|at, _| at.topic != *topic);
