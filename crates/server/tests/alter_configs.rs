@@ -15,16 +15,20 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use bytes::Bytes;
 use milena_records::Codec;
 use milena_records::client::{Record, build_batch, read_record_set};
+use milena_server::topics::configs::value::Check;
+use milena_server::topics::configs::{Class, ConfigKey, Kind, TOPIC_KEYS};
 use milena_store::{Bounds, PartitionRef, Store};
 use milena_store_embedded::EmbeddedConfig;
 use milena_testkit::TestServer;
 use milena_testkit::raw::RawClient;
 use milena_wire::kafka_protocol::messages::create_topics_request::CreatableTopic;
+use milena_wire::kafka_protocol::messages::describe_configs_request::DescribeConfigsResource;
 use milena_wire::kafka_protocol::messages::fetch_request::{FetchPartition, FetchTopic};
 use milena_wire::kafka_protocol::messages::incremental_alter_configs_request::{AlterConfigsResource, AlterableConfig};
 use milena_wire::kafka_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
 use milena_wire::kafka_protocol::messages::{
-    CreateTopicsRequest, FetchRequest, IncrementalAlterConfigsRequest, ProduceRequest, TopicName,
+    CreateTopicsRequest, DescribeConfigsRequest, FetchRequest, IncrementalAlterConfigsRequest, ProduceRequest,
+    TopicName,
 };
 use milena_wire::kafka_protocol::protocol::StrBytes;
 
@@ -83,6 +87,17 @@ impl Orders {
         assert_eq!(self.client.request(1, &request).await.responses[0].error_code, 0, "{name}");
     }
 
+    /// Value and source of a config, as DescribeConfigs shows them.
+    async fn shown(&mut self, name: &'static str) -> (String, i8) {
+        let resource = DescribeConfigsResource::default()
+            .with_resource_type(2)
+            .with_resource_name(StrBytes::from_static_str("orders"))
+            .with_configuration_keys(Some(vec![StrBytes::from_static_str(name)]));
+        let answer = self.client.request(4, &DescribeConfigsRequest::default().with_resources(vec![resource])).await;
+        let config = &answer.results[0].configs[0];
+        (config.value.as_ref().unwrap().to_string(), config.config_source)
+    }
+
     async fn set(&mut self, name: &'static str, value: &'static str) {
         self.edit(name, 0, Some(value)).await;
     }
@@ -132,6 +147,46 @@ fn of_bytes(bytes: usize) -> Record {
 
 fn at_time(timestamp_ms: i64) -> Record {
     Record { timestamp_ms, ..of_bytes(1) }
+}
+
+/// A valid value that is not the default; `None` when there is no other.
+fn another(key: &ConfigKey) -> Option<&'static str> {
+    Some(match (key.kind, key.check) {
+        (_, Check::NotTrue(_)) => return None,
+        (_, Check::OneOf(words) | Check::SubsetOf(words)) => words.iter().find(|word| **word != key.default)?,
+        (_, Check::ThrottledReplicas) => "*",
+        (Kind::Boolean, _) if key.default == "true" => "false",
+        (Kind::Boolean, _) => "true",
+        (Kind::Double, _) => "0.25",
+        (Kind::Int, _) if key.name.ends_with(".level") => "5",
+        _ => "2000000",
+    })
+}
+
+/// Kept ones too: tools set them and read them back.
+#[tokio::test]
+async fn every_config_is_set_shown_and_put_back() {
+    let mut orders = Orders::new().await;
+    for key in TOPIC_KEYS {
+        let before = orders.shown(key.name).await;
+        assert_ne!(before.1, 1, "{} is set", key.name);
+        let Some(value) = another(key) else { continue };
+        assert_ne!(before.0, value, "{}", key.name);
+        orders.set(key.name, value).await;
+        assert_eq!(orders.shown(key.name).await, (value.to_owned(), 1), "{}", key.name);
+        orders.delete(key.name).await;
+        assert_eq!(orders.shown(key.name).await, before, "{}", key.name);
+    }
+}
+
+/// That it acts is shown by a test of its own, which names it.
+#[test]
+fn every_enforced_config_has_a_test_in_this_file() {
+    let tests = include_str!("alter_configs.rs");
+    let enforced = TOPIC_KEYS.iter().filter(|key| key.class == Class::Enforced);
+    let untested: Vec<&str> =
+        enforced.map(|key| key.name).filter(|name| !tests.contains(&format!("\"{name}\""))).collect();
+    assert!(untested.is_empty(), "{untested:?}");
 }
 
 #[tokio::test]

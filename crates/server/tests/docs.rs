@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use milena_server::dispatch::APIS;
 use milena_server::limits::Limits;
+use milena_server::topics::configs::{Class, TOPIC_KEYS};
 
 fn document(name: &str) -> String {
     std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(name)).unwrap()
@@ -75,7 +76,7 @@ fn every_rule_of_committed_offsets_has_a_row_with_a_test() {
     assert_eq!((ruled, untested), (all, Vec::new()));
 }
 
-/// The behaviours are numbered with gaps. Each has a test, or the document says why it has none.
+/// What users tripped over (P, U) is numbered with gaps, what clients send and expect (E) is not. Each has a test, or the document says why it has none.
 #[test]
 fn every_behaviour_has_a_row_with_a_test_or_a_reason_for_having_none() {
     const TRIPPED_OVER: [u8; 56] = [
@@ -97,12 +98,29 @@ fn every_behaviour_has_a_row_with_a_test_or_a_reason_for_having_none() {
     }
     told.extend(reasons.split(|sign: char| !sign.is_alphanumeric()).map(str::to_owned));
     let numbers = TRIPPED_OVER.map(|number| format!("P{number}"));
+    let of_clients = (1..=30).map(|number| format!("E{number}"));
     let missing: Vec<String> = numbers
         .into_iter()
         .chain(OF_A_GATEWAY.map(|number| format!("U{number}")))
+        .chain(of_clients)
         .filter(|number| !told.contains(number))
         .collect();
     assert!(missing.is_empty(), "{missing:?}");
+}
+
+#[test]
+fn the_table_of_configs_has_every_one_with_its_class_and_default() {
+    let shown: Vec<Vec<String>> =
+        rows(&document("docs/topics.md")).into_iter().filter(|row| row[0].starts_with('`')).collect();
+    let known = TOPIC_KEYS.iter().map(|key| {
+        let class = match key.class {
+            Class::Enforced => "enforced",
+            Class::Kept => "kept",
+        };
+        let default = if key.default.is_empty() { "(empty)" } else { key.default };
+        vec![format!("`{}`", key.name), class.to_owned(), default.to_owned()]
+    });
+    assert_eq!(shown, known.collect::<Vec<_>>());
 }
 
 #[test]

@@ -29,6 +29,20 @@ async fn this_server_says_that_it_coordinates_every_group() {
 }
 
 #[tokio::test]
+async fn several_groups_are_looked_up_at_once_each_under_its_key() {
+    let server = server().await;
+    let mut client = server.client().await;
+    for version in 4..=6 {
+        let keys = ["one", "two"].map(text).to_vec();
+        let answer = client.request(version, &FindCoordinatorRequest::default().with_coordinator_keys(keys)).await;
+        let port = i32::from(server.address().port());
+        let found: Vec<_> =
+            answer.coordinators.iter().map(|one| (one.key.as_str(), one.error_code, one.port)).collect();
+        assert_eq!(found, [("one", 0, port), ("two", 0, port)], "version {version}");
+    }
+}
+
+#[tokio::test]
 async fn a_member_without_a_name_is_told_one_that_begins_with_its_client_id() {
     let server = server().await;
     let mut client = server.client().await.with_client_id("app");
