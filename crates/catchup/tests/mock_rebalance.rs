@@ -13,7 +13,7 @@ mod support;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use milena_catchup::{AckOutcome, Delivery, Event};
+use milena_catchup::{AckOutcome, Delivery, Error, Event};
 use rdkafka::message::Message;
 use rdkafka::types::{RDKafkaApiKey, RDKafkaRespErr};
 use support::mock::{GROUP, TOPIC, behind, cluster};
@@ -109,4 +109,21 @@ async fn b56_a_slow_application_stays_a_member() {
     let acked = take_all(&mut consumer, 1, 49).await;
     assert_eq!(acked.first(), Some(&(0, 1)));
     assert_eq!(consumer.status(TOPIC, 0).unwrap().epoch, epoch);
+}
+
+/// While it drains, the thread that polls goes on; but the group waits for the answer to a revocation no longer than this interval.
+#[test]
+fn b56_a_drain_that_could_outlast_the_interval_of_polls_is_refused() {
+    let mut config = config("127.0.0.1:1", GROUP);
+    config.set("max.poll.interval.ms", "15000");
+    for (drain, fits) in [(9_999, true), (10_000, false)] {
+        let built = Watched::with(config.clone()).drain_deadline(Duration::from_millis(drain)).build();
+        match built {
+            Ok(_) => assert!(fits, "{drain} ms"),
+            Err(Error::Setting { setting, .. }) => {
+                assert!(!fits && setting == "drain_deadline", "{drain} ms: {setting}")
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
 }
