@@ -54,7 +54,7 @@ pub(crate) struct Dialed {
 
 /// Where a connection ends up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Settle {
+pub(crate) enum Settle {
     /// Where the SDK takes it: to the leader of a cluster.
     AtLeader,
     /// Where it was dialed.
@@ -165,26 +165,14 @@ impl Dialer {
             // It was the first, which went where the SDK wanted, and nobody says which node that is.
             let _ = client.disconnect().await;
         }
-        let mut last = None;
-        for node in self.roster.candidates(at, Instant::now()) {
-            self.roster.attempts(&node, self.config.connect_timeout, Instant::now());
-            match self.dial_one(&node, credentials, Settle::Stay).await {
-                Ok(client) => {
-                    self.roster.reached(&node, Instant::now());
-                    self.learn_roster(&client).await;
-                    return Ok(Dialed { client, node: Some(node) });
-                }
-                Err(error) if error.is_final() => return Err(error),
-                Err(error) => {
-                    self.roster.unreachable(&node, Instant::now());
-                    last = Some(error);
-                }
-            }
-        }
-        // The nodes may have moved; the configured addresses are what stays.
-        match self.dial_configured(credentials).await {
-            Ok(client) => Ok(Dialed { client, node: None }),
-            Err(error) => Err(last.unwrap_or(error)),
+        match self.dial_nodes(credentials, at).await {
+            Ok(dialed) => Ok(dialed),
+            Err(Some(error)) if error.is_final() => Err(error),
+            // The nodes may have moved; the configured addresses are what stays.
+            Err(last) => match self.dial_configured(credentials).await {
+                Ok(client) => Ok(Dialed { client, node: None }),
+                Err(error) => Err(last.unwrap_or(error)),
+            },
         }
     }
 
@@ -195,7 +183,7 @@ impl Dialer {
         for turn in 0..addresses.len() {
             let index = (first + turn) % addresses.len().max(1);
             let Some(address) = addresses.get(index) else { continue };
-            match self.dial_one(address, credentials, Settle::AtLeader).await {
+            match self.dial_one(address, credentials, Settle::AtLeader, self.config.connect_timeout).await {
                 Ok(client) => {
                     self.preferred.store(index, Ordering::Relaxed);
                     self.learn_roster(&client).await;
@@ -211,11 +199,12 @@ impl Dialer {
         }))
     }
 
-    async fn dial_one(
+    pub(crate) async fn dial_one(
         &self,
         address: &str,
         credentials: &Credentials,
         settle: Settle,
+        patience: Duration,
     ) -> Result<Arc<TcpClient>, DialError> {
         let refused = |error| DialError::Refused { address: address.to_owned(), error };
         let auto_login = match settle {
@@ -236,10 +225,10 @@ impl Dialer {
                 }
             }
         };
-        match timeout(self.config.connect_timeout, connect).await {
+        match timeout(patience, connect).await {
             Ok(Ok(())) => Ok(Arc::new(client)),
             Ok(Err(error)) => Err(self.dial_error(address, error)),
-            Err(_) => Err(DialError::Late { address: address.to_owned(), waited: self.config.connect_timeout }),
+            Err(_) => Err(DialError::Late { address: address.to_owned(), waited: patience }),
         }
     }
 
@@ -275,7 +264,7 @@ impl Dialer {
     }
 
     /// Remembers the other nodes of a cluster, so that they are found when the configured ones are gone.
-    async fn learn_roster(&self, client: &TcpClient) {
+    pub(crate) async fn learn_roster(&self, client: &TcpClient) {
         let Ok(Ok(cluster)) = timeout(self.config.connect_timeout, client.get_cluster_metadata()).await else { return };
         self.roster.learn(&cluster);
     }
@@ -295,7 +284,7 @@ impl Dialer {
             Some(token) => Credentials::PersonalAccessToken(token),
             None => Credentials::UsernamePassword(self.config.user.clone(), self.config.password.clone()),
         };
-        self.dial_one(node, &credentials, Settle::Stay).await
+        self.dial_one(node, &credentials, Settle::Stay, self.config.connect_timeout).await
     }
 
     /// Until the server refuses the access token.

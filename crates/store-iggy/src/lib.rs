@@ -3,7 +3,7 @@
 //! - `engine`: [`IggyStore`], opening it, and the trait
 //! - `config`, `limits`, [`url`]: how the server is reached, and every bound
 //! - `dialer`, `line`, `name`, `pause`, `pool`: connections: logging in, one request at a time, which connection is for what
-//! - `roster`, `barrier`: the nodes of a cluster, and what a new leader has of appends in doubt
+//! - `roster`, `sweep`, `barrier`: the nodes of a cluster, reaching one, and what a new leader has of appends in doubt
 //! - `error`: the one map from the server's errors to the store's
 //! - `inner`, `topics`, `partition`: what is known of topics and of the ends of their partitions
 //! - `append`, `send`: a frame block becomes one request, its confirmation becomes a base offset
@@ -48,6 +48,7 @@ mod search;
 mod send;
 mod starts;
 mod state;
+mod sweep;
 mod table;
 mod topics;
 mod trim;

@@ -58,6 +58,11 @@ pub(crate) const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest time for connecting and logging in. A server of another protocol generation never answers.
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// Time that a node of a cluster has for a login before the next node is tried: while nobody leads the cluster its nodes leave
+/// logins unanswered, which takes about 5 s after the death of a leader. Passed: the node is tried again after the others,
+/// and in the end with [`CONNECT_TIMEOUT`].
+pub(crate) const NODE_GLANCE: Duration = Duration::from_secs(1);
+
 /// Longest time that opening the store tries to reach a server that does not answer. Passed: the start fails.
 pub(crate) const START_TIMEOUT: Duration = Duration::from_secs(15);
 
@@ -76,6 +81,11 @@ pub(crate) const PROBE_INTERVAL_MAX: Duration = Duration::from_millis(250);
 
 /// Topics that are looked at side by side, one for each connection that such questions take.
 pub(crate) const PROBES_AT_ONCE: usize = CONTROL_CONNECTIONS;
+
+/// Longest time of a look at a topic that nobody in particular asked for, so that a topic without an answer holds up the
+/// others no longer. Passed: the connection is replaced, and the topic has twice that time when it is looked at next, up to the
+/// longest time of a call.
+pub(crate) const PROBE_PATIENCE: Duration = Duration::from_secs(2);
 
 /// How long a topic is looked at after somebody last asked for its end. Longer than the longest wait of a fetch.
 pub(crate) const INTEREST: Duration = Duration::from_secs(35);

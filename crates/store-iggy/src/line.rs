@@ -88,9 +88,9 @@ struct State {
 /// A connection to one node.
 struct Seat {
     client: Arc<TcpClient>,
-    /// `None` for a single server.
+    /// `None` for a single server, and for a node of a cluster that was found by a configured address.
     node: Option<Node>,
-    /// As that node calls it.
+    /// As a node of a cluster calls it; `None` for a single server.
     name: Option<Name>,
     /// How many events the SDK had counted when this was made: it connects again when it changes nodes.
     events: usize,
@@ -99,11 +99,11 @@ struct Seat {
 }
 
 impl Seat {
-    /// `None` when the node does not say how it calls the connection.
-    async fn new(dialed: Dialed, breaks: usize, patience: Duration) -> Option<Self> {
-        let name = match &dialed.node {
-            Some(_) => Some(Name::of(&dialed.client, patience).await.ok()?),
-            None => None,
+    /// `None` when a node does not say how it calls the connection.
+    async fn new(dialed: Dialed, of_cluster: bool, breaks: usize, patience: Duration) -> Option<Self> {
+        let name = match of_cluster {
+            true => Some(Name::of(&dialed.client, patience).await.ok()?),
+            false => None,
         };
         let events = Client::subscribe_events(&*dialed.client).await.len();
         Some(Self { client: dialed.client, node: dialed.node, name, events, breaks })
@@ -119,7 +119,7 @@ impl Seat {
 
     /// True when the SDK went to another node, because this one does not lead the partition it was asked about.
     async fn has_moved(&self) -> bool {
-        self.node.is_some() && Client::subscribe_events(&*self.client).await.len() != self.events
+        self.name.is_some() && Client::subscribe_events(&*self.client).await.len() != self.events
     }
 }
 
@@ -134,13 +134,15 @@ pub(crate) enum For<'a> {
     Reading(&'a PartitionRef),
     /// The one that leads a partition, to write: its answer shows whether it does.
     Writing(&'a PartitionRef),
+    /// As `Writing`, for what stands behind an append in doubt.
+    Proving(&'a PartitionRef),
 }
 
 impl For<'_> {
     fn partition(&self) -> Option<&PartitionRef> {
         match self {
             Self::Any | Self::Leader => None,
-            Self::Reading(at) | Self::Writing(at) => Some(at),
+            Self::Reading(at) | Self::Writing(at) | Self::Proving(at) => Some(at),
         }
     }
 }
@@ -200,15 +202,17 @@ impl Line {
         };
         let moved = seat.has_moved().await;
         let outcome = if is_broken(&outcome) { outcome } else { self.proven(&seat, moved).await.and(outcome) };
-        let broken = is_broken(&outcome);
-        self.learn(target, &seat, moved, outcome.is_ok());
+        let (broken, went_through) = (is_broken(&outcome), outcome.is_ok());
+        // What an append shows of the end is known before the doubt about it is over.
+        let settled = settle(outcome);
+        self.learn(target, &seat, moved, went_through);
         if broken {
             // The reply to this call may still come; the next call must not take it for its own.
             self.dialer.note_break();
         } else if !moved {
             state.seats.push(seat);
         }
-        settle(outcome)
+        settled
     }
 
     /// Makes sure that the last reply was to the last request.
@@ -232,12 +236,15 @@ impl Line {
 
     /// What an answer shows about who leads a partition.
     fn learn(&self, target: For<'_>, seat: &Seat, moved: bool, went_through: bool) {
-        let (For::Writing(at), Some(node)) = (target, &seat.node) else { return };
+        let (For::Writing(at) | For::Proving(at), Some(node)) = (target, &seat.node) else { return };
         if moved {
             self.dialer.roster.refused(at, node, now());
         } else if went_through {
             self.dialer.roster.found(at, node);
-            self.dialer.roster.settled(at);
+            match target {
+                For::Proving(_) => self.dialer.roster.proved(at),
+                _ => self.dialer.roster.settled(at),
+            }
         }
     }
 
@@ -283,7 +290,7 @@ impl Line {
                 state.pause.succeeded();
                 // Of one node there is one connection.
                 state.seats.retain(|seat| seat.node != dialed.node);
-                let seat = Seat::new(dialed, breaks, patience).await;
+                let seat = Seat::new(dialed, self.dialer.roster.is_cluster(), breaks, patience).await;
                 seat.ok_or_else(|| "a node of the Iggy cluster does not answer what a new connection is".to_owned())
             }
             Err(error) => {

@@ -117,12 +117,21 @@ impl TopicState {
 
     /// Notes that somebody asks for an end; true when the topic must be put on the list for it.
     pub(crate) fn want(&self) -> bool {
-        *self.wanted.lock() = Instant::now();
+        let mut wanted = self.wanted.lock();
+        *wanted = Instant::now();
         !self.probed.swap(true, Ordering::AcqRel)
     }
 
-    pub(crate) fn is_wanted(&self, now: Instant, within: Duration) -> bool {
-        now.saturating_duration_since(*self.wanted.lock()) < within
+    /// True while somebody asked for an end within that time. Else the topic is noted as one that is not on the list of those
+    /// that are looked at, and who asks for an end from then on puts it there again.
+    pub(crate) fn stays_wanted(&self, now: Instant, within: Duration) -> bool {
+        // Locked over both, so that nobody asks in between and believes that it is on the list.
+        let wanted = self.wanted.lock();
+        let stays = now.saturating_duration_since(*wanted) < within;
+        if !stays {
+            self.probed.store(false, Ordering::Release);
+        }
+        stays
     }
 
     /// The bounds of a partition if they are not older than `age`.
@@ -153,6 +162,11 @@ struct Tables {
 impl Topics {
     pub(crate) fn get(&self, topic: &TopicRef) -> Option<Arc<TopicState>> {
         self.tables.read().by_ref.get(topic).cloned()
+    }
+
+    /// True while this is the state of its topic: not after the topic went.
+    pub(crate) fn is_known(&self, state: &Arc<TopicState>) -> bool {
+        self.tables.read().by_ref.get(&state.topic).is_some_and(|known| Arc::ptr_eq(known, state))
     }
 
     pub(crate) fn named(&self, stream: &str, topic: &str) -> Option<Arc<TopicState>> {
@@ -247,9 +261,12 @@ mod tests {
     #[test]
     fn a_topic_is_listed_for_looks_once() {
         let (state, _) = Topics::default().put(&topic(1), facts(1));
+        let minute = Duration::from_secs(60);
         assert!(state.want());
         assert!(!state.want());
-        assert!(state.is_wanted(Instant::now(), Duration::from_secs(60)));
-        assert!(!state.is_wanted(Instant::now() + Duration::from_secs(61), Duration::from_secs(60)));
+        assert!(state.stays_wanted(Instant::now(), minute));
+        assert!(!state.want(), "it is on the list still");
+        assert!(!state.stays_wanted(Instant::now() + minute * 2, minute));
+        assert!(state.want(), "it left the list");
     }
 }

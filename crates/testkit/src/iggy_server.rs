@@ -1,7 +1,8 @@
 //! Apache Iggy's own server as child processes: one node, or a cluster of them on loopback.
 //!
 //! `TEST_IGGY_SERVER` names the binary. Each node has a port that stays its own and a data folder below a temporary one,
-//! so that it can be killed and started again on its data.
+//! so that it can be killed and started again on its data. Where `TEST_IGGY_LOGS` names a folder, the output of the servers of a
+//! test that fails is kept there.
 
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
@@ -39,8 +40,8 @@ struct Node {
     port: ReservedPort,
     replica_port: ReservedPort,
     process: Option<Child>,
-    /// Of its present life.
-    output: Arc<Mutex<String>>,
+    /// What it wrote in each of its lives, the present one last.
+    lives: Vec<Arc<Mutex<String>>>,
 }
 
 impl IggyServers {
@@ -58,7 +59,7 @@ impl IggyServers {
             port: ReservedPort::take(),
             replica_port: ReservedPort::take(),
             process: None,
-            output: Arc::default(),
+            lives: Vec::new(),
         };
         let folder = TempDir::with_prefix("milena-iggy-").expect("a temporary folder");
         let envs = envs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
@@ -111,7 +112,7 @@ impl IggyServers {
         let data = self.folder.path().join(format!("node-{index}"));
         let is_cluster = self.nodes.len() > 1;
         let node = self.nodes.get_mut(index).expect("a node of that number");
-        node.output = Arc::default();
+        let output = Arc::default();
         let mut command = Command::new(&self.binary);
         command
             .current_dir(self.folder.path())
@@ -131,8 +132,9 @@ impl IggyServers {
             command.env("IGGY_TCP_ADDRESS", format!("127.0.0.1:{}", node.port.number()));
         }
         let mut process = command.spawn().unwrap_or_else(|error| panic!("{}: {error}", self.binary.display()));
-        collect(process.stdout.take().expect("a pipe"), &node.output);
-        collect(process.stderr.take().expect("a pipe"), &node.output);
+        collect(process.stdout.take().expect("a pipe"), &output);
+        collect(process.stderr.take().expect("a pipe"), &output);
+        node.lives.push(output);
         node.process = Some(process);
     }
 
@@ -143,7 +145,7 @@ impl IggyServers {
         let node = self.nodes.get_mut(index).expect("a node of that number");
         let start = Instant::now();
         loop {
-            let output = node.output.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            let output = node.output();
             let listens = output.contains(LISTENING) && (!is_cluster || output.contains(MESH));
             if listens && TcpStream::connect_timeout(&address, SOON).is_ok() {
                 return;
@@ -202,8 +204,20 @@ impl IggyServers {
     /// What a node has written in its present life.
     #[must_use]
     pub fn output(&self, index: usize) -> String {
-        let node = self.nodes.get(index).expect("a node of that number");
-        node.output.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.nodes.get(index).expect("a node of that number").output()
+    }
+
+    /// Writes what all nodes have written in all their lives into a new folder below that one.
+    fn keep_output(&self, folder: &Path) -> std::io::Result<()> {
+        std::fs::create_dir_all(folder)?;
+        let folder = tempfile::Builder::new().prefix("iggy-").disable_cleanup(true).tempdir_in(folder)?;
+        for (index, node) in self.nodes.iter().enumerate() {
+            for (life, output) in node.lives.iter().enumerate() {
+                let output = output.lock().unwrap_or_else(PoisonError::into_inner);
+                std::fs::write(folder.path().join(format!("node-{index}-life-{life}.log")), &*output)?;
+            }
+        }
+        Ok(())
     }
 
     /// Folder in which files of the test can lie as long as the servers run.
@@ -218,10 +232,24 @@ fn signal(process: &Child, signal: Signal) {
     kill_process(pid, signal).expect("a running process");
 }
 
+impl Node {
+    /// Of its present life.
+    fn output(&self) -> String {
+        let output = self.lives.last().map(|output| output.lock().unwrap_or_else(PoisonError::into_inner).clone());
+        output.unwrap_or_default()
+    }
+}
+
 impl Drop for IggyServers {
     fn drop(&mut self) {
         for index in 0..self.nodes.len() {
             self.kill(index);
+        }
+        if std::thread::panicking()
+            && let Some(folder) = std::env::var_os("TEST_IGGY_LOGS")
+        {
+            // The test has failed already.
+            let _ = self.keep_output(Path::new(&folder));
         }
     }
 }

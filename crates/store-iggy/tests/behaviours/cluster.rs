@@ -10,6 +10,7 @@ use milena_store_iggy::{IggyConfig, IggyStore};
 use milena_testkit::RawClient;
 
 use crate::case::{Case, Setup, TOPIC, eventually, named};
+use crate::held::held;
 use crate::kafka::{Stamps, fetch_partition, plain, produce_request, read_partition, record, records_of};
 
 pub(crate) const PARTITIONS: i32 = 4;
@@ -81,9 +82,14 @@ async fn check(case: &Case, partition: i32, produced: &Produced) {
     let whole = differs.is_none() && found.len() >= count;
     let offsets = differs.map(|at| &produced.acknowledged[at.saturating_sub(3)..(at + 3).min(count)]);
     let epoch = epoch(case, partition).await;
+    let near = differs.map(|at| u64::try_from(at).unwrap()).map(|at| at.saturating_sub(3)..at + 4);
+    let nodes = match near.filter(|_| !whole) {
+        Some(near) => held(case, partition.cast_unsigned(), near).await,
+        None => Vec::new(),
+    };
     assert!(
         whole,
-        "partition {partition}: {} of {count}, wrong at {around:?}, acknowledged with {offsets:?}, epoch {epoch}",
+        "partition {partition}: {} of {count}, wrong at {around:?}, acknowledged with {offsets:?}, epoch {epoch}, {nodes:?}",
         found.len()
     );
     // At most the one that was on its way when the producer stopped is behind what was acknowledged.
@@ -153,6 +159,17 @@ pub(crate) fn restart(case: &Case, node: usize) {
     tokio::task::block_in_place(|| case.real().unwrap().lock().restart(node));
 }
 
+/// Stops all nodes, as for maintenance, and starts them again.
+fn restart_all(case: &Case) {
+    tokio::task::block_in_place(|| {
+        let mut servers = case.real().unwrap().lock();
+        let nodes = servers.addresses().len();
+        (0..nodes).for_each(|node| servers.stop(node));
+        (0..nodes).for_each(|node| servers.launch(node));
+        (0..nodes).for_each(|node| servers.wait_ready(node));
+    });
+}
+
 /// Kills all nodes at once and starts them again. Answers between which moments they died.
 fn kill_all(case: &Case) -> (Instant, Instant) {
     tokio::task::block_in_place(|| {
@@ -177,6 +194,26 @@ async fn fill(case: &Case, partition: i32, count: usize) {
         eventually("a record is acknowledged", sent).await;
     }
 }
+
+async fn b31_servers_that_were_all_stopped_and_started_again_have_all_that_was_acknowledged(case: Case) {
+    for partition in 0..PARTITIONS {
+        fill(&case, partition, 20).await;
+    }
+    // Followers write what they hear to be committed, which the leader tells them every now and then.
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    restart_all(&case);
+    for partition in 0..PARTITIONS {
+        fill(&case, partition, 1).await;
+        let records = read_partition(&mut case.raw().await, partition).await;
+        let values: Vec<_> =
+            records.into_iter().map(|record| String::from_utf8(record.value.unwrap()).unwrap()).collect();
+        let wanted: Vec<_> = (0..20).chain([0]).map(|number: u32| number.to_string()).collect();
+        assert_eq!(values, wanted, "partition {partition}");
+        assert_eq!(epoch(&case, partition).await, 0, "partition {partition}: nothing was lost");
+    }
+}
+shown!(b31_servers_that_were_all_stopped_and_started_again_have_all_that_was_acknowledged in one_node, three_nodes
+    with spread());
 
 async fn b26_ends_do_not_fall_while_a_node_that_lags_is_the_only_one_to_answer(case: Case) {
     let at = case.at().await;

@@ -1,5 +1,6 @@
 //! Committed offsets.
 
+use iggy::prelude::{Consumer, ConsumerOffsetClient, Identifier};
 use milena_records::client::Record;
 use milena_testkit::RawClient;
 use milena_wire::kafka_protocol::messages::offset_commit_request::{
@@ -9,8 +10,8 @@ use milena_wire::kafka_protocol::messages::offset_fetch_request::{OffsetFetchReq
 use milena_wire::kafka_protocol::messages::{GroupId, OffsetCommitRequest, OffsetFetchRequest};
 use milena_wire::kafka_protocol::protocol::StrBytes;
 
-use crate::case::{Case, Setup, TOPIC, eventually};
-use crate::kafka::{EARLIEST, offset, plain, produce, record, topic_name};
+use crate::case::{Case, Setup, TOPIC, eventually, named};
+use crate::kafka::{EARLIEST, fetch, offset, plain, produce, record, records_of, topic_name};
 
 fn group(name: &str) -> GroupId {
     GroupId(StrBytes::from_string(name.to_owned()))
@@ -55,10 +56,17 @@ async fn b24_committed_offsets_do_not_hold_back_retention(case: Case) {
     let mut client = case.raw().await;
     commit(&mut client, "slow", 0, 0, "").await;
     let large = Record { value: Some(vec![b'x'; 200 << 10]), ..record("") };
-    for _ in 0..20 {
+    assert_eq!(produce(&mut client, plain(std::slice::from_ref(&large))).await.error_code, 0);
+    // Nor does a Fetch leave an offset of its reader behind.
+    assert_eq!(records_of(&fetch(&mut client, 0, 0).await).len(), 1);
+    for _ in 1..20 {
         assert_eq!(produce(&mut client, plain(std::slice::from_ref(&large))).await.error_code, 0);
     }
     commit(&mut client, "slow", 0, 1, "").await;
+    let (native, stream, topic) = (case.native().await, named(&case.stream), named(TOPIC));
+    let reader = Consumer::new(Identifier::numeric(0).unwrap());
+    let stored = native.get_consumer_offset(&reader, &stream, &topic, Some(0)).await.unwrap();
+    assert!(stored.is_none(), "{stored:?}");
     eventually("retention goes on", async || offset(&mut client, EARLIEST).await > 1).await;
     assert_eq!(committed(&mut client, "slow", 0).await.0, 1);
 }

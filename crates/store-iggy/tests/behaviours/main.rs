@@ -19,6 +19,7 @@ mod doubt;
 mod fetch;
 mod frames;
 mod groups;
+mod held;
 mod kafka;
 #[path = "../common/on_disk.rs"]
 mod on_disk;

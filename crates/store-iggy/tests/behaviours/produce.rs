@@ -70,6 +70,11 @@ async fn b09_timestamps_far_apart_are_stored_and_come_back(case: Case) {
     assert_eq!(produce(&mut client, plain(&records)).await.error_code, 0);
     let times = |records: &[Record]| records.iter().map(|record| record.timestamp_ms).collect::<Vec<_>>();
     assert_eq!(times(&read_all(&mut client).await), times(&records));
+    // The server gives each append a time of its own.
+    eventually("the server shows them", async || case.native_poll().await.len() == records.len()).await;
+    let mut appended: Vec<u64> = case.native_poll().await.iter().map(|message| message.header.timestamp).collect();
+    appended.dedup();
+    assert_eq!(appended.len(), 1, "one batch is one append");
 }
 shown!(b09_timestamps_far_apart_are_stored_and_come_back in door, one_node, three_nodes);
 

@@ -2,19 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use iggy::prelude::{Client as _, Consumer, MessageClient, PollingStrategy, TcpClient};
-use iggy_common::{AutoLogin, TcpClientConfig, UserClient};
 use milena_store::Store;
 use milena_testkit::RawClient;
-use milena_testkit::iggy_server::{PASSWORD, USER};
 
-use crate::case::{Case, TOPIC, named};
+use crate::case::Case;
 use crate::cluster::{PARTITIONS, restart, spread, under_load, value_of};
+use crate::held::tell_who_is_in_pieces;
 use crate::kafka::{fetch_partition, records_of};
 
 /// Reads all partitions from their beginnings until told to stop: each offset once, in order.
@@ -34,47 +31,6 @@ async fn consumer(address: SocketAddr, stop: Arc<AtomicBool>) -> usize {
         }
     }
     next.values().map(|next| usize::try_from(*next).unwrap()).sum()
-}
-
-/// What one node delivers of a partition from its beginning on, in that order.
-async fn delivered(case: &Case, address: SocketAddr, partition: u32) -> Vec<RangeInclusive<u64>> {
-    let config = TcpClientConfig {
-        server_address: address.to_string(),
-        // The SDK takes a connection that it logs in by itself to the node that leads.
-        auto_login: AutoLogin::Disabled,
-        ..TcpClientConfig::default()
-    };
-    let client = TcpClient::create(Arc::new(config)).unwrap();
-    client.connect().await.unwrap();
-    client.login_user(USER, PASSWORD).await.unwrap();
-    let (stream, topic, consumer) = (named(&case.stream), named(TOPIC), Consumer::default());
-    let (mut ranges, mut next): (Vec<RangeInclusive<u64>>, u64) = (Vec::new(), 0);
-    loop {
-        let strategy = PollingStrategy::offset(next);
-        let polled = client.poll_messages(&stream, &topic, Some(partition), &consumer, &strategy, 100, false).await;
-        let offsets: Vec<u64> = polled.unwrap().messages.iter().map(|message| message.header.offset).collect();
-        let Some(last) = offsets.iter().max() else { return ranges };
-        next = last + 1;
-        for offset in offsets {
-            match ranges.last_mut() {
-                Some(range) if range.end() + 1 == offset => *range = *range.start()..=offset,
-                _ => ranges.push(offset..=offset),
-            }
-        }
-    }
-}
-
-/// Says which nodes do not deliver a partition in one piece: without that nobody knows whether a run that went well met
-/// what makes it hard.
-async fn tell_who_is_in_pieces(case: &Case) {
-    for (node, address) in case.servers.addresses().into_iter().enumerate() {
-        for partition in 0..PARTITIONS.cast_unsigned() {
-            let ranges = delivered(case, address, partition).await;
-            if ranges.len() > 1 {
-                eprintln!("node {node} delivers of partition {partition}: {ranges:?}");
-            }
-        }
-    }
 }
 
 async fn b32_a_rolling_restart_under_load_loses_and_doubles_nothing(case: Case) {

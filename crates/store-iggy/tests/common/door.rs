@@ -7,6 +7,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
+use iggy::prelude::{Client, TcpClient};
+use iggy_common::{AutoLogin, Credentials, TcpClientConfig};
 use milena_iggy_door::{Door, DoorConfig, DoorLimits, OffsetRules, Secret, TopicAdmin};
 use milena_server::memory::Memory;
 use milena_store::testing::{Layer, Layered, MemoryStore};
@@ -126,5 +128,18 @@ impl TestServer {
 
     pub fn open(&self) -> Arc<IggyStore> {
         open(self.config())
+    }
+
+    /// Somebody who uses the SDK directly.
+    pub fn native(&self) -> TcpClient {
+        let credentials = Credentials::UsernamePassword(USER.to_owned(), SecretString::from(PASSWORD.to_owned()));
+        let config = TcpClientConfig {
+            server_address: self.address().to_string(),
+            auto_login: AutoLogin::Enabled(credentials),
+            ..TcpClientConfig::default()
+        };
+        let client = TcpClient::create(Arc::new(config)).unwrap();
+        RUNTIME.block_on(Client::connect(&client)).unwrap();
+        client
     }
 }
