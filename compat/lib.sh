@@ -119,11 +119,10 @@ for package in json.load(sys.stdin)["packages"]:
         print(pathlib.Path(package["manifest_path"]).parent)' "$2"
 }
 
-# crate_tests CRATE ARGUMENT...: the tests of a crate that compat/CRATE depends on, built with these arguments of `cargo test`, in `source`.
-crate_tests() {
+# crate_copy CRATE: the sources of a crate that compat/CRATE depends on, as a folder to build tests in, which is entered.
+crate_copy() {
   local from
   from=$(crate_sources "$root/compat/$1/Cargo.toml" "$1")
-  shift
   rm -rf "$target/source"
   # The times of the files stay, so that what is built already is not built again.
   cp -rp "$from" "$target/source"
@@ -133,5 +132,9 @@ crate_tests() {
   printf '\n[workspace]\n' >>"$target/source/Cargo.toml"
   touch -r "$from/Cargo.toml" "$target/source/Cargo.toml"
   cd "$target/source"
-  CARGO_TARGET_DIR=$target/build cargo test --quiet --locked --no-run "$@"
+}
+
+# crate_tests ARGUMENT...: builds the tests there, with these arguments of `cargo test`.
+crate_tests() {
+  CARGO_TARGET_DIR=$target/build CARGO_PROFILE_DEV_DEBUG=0 cargo test --quiet --locked --no-run "$@"
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
 client=suites/rust-rdkafka
 . "$(dirname "$0")/../../lib.sh"
-export CARGO_PROFILE_DEV_DEBUG=0
-crate_tests rdkafka --test test_metadata --test test_low_producers --test test_high_producers --test test_low_consumers --test test_high_consumers --test test_admin
+crate_copy rdkafka
+crate_tests --test test_metadata --test test_low_producers --test test_high_producers --test test_low_consumers --test test_high_consumers --test test_admin
