@@ -121,7 +121,7 @@ fn b56_a_drain_that_could_outlast_the_interval_of_polls_is_refused() {
         match built {
             Ok(_) => assert!(fits, "{drain} ms"),
             Err(Error::Setting { setting, .. }) => {
-                assert!(!fits && setting == "drain_deadline", "{drain} ms: {setting}")
+                assert!(!fits && setting == "drain_deadline", "{drain} ms: {setting}");
             }
             Err(error) => panic!("{error}"),
         }
