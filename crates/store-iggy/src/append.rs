@@ -34,6 +34,13 @@ impl Inner {
             base.map(|base| (base, partition.bounds().start))
         });
         match settled.await {
+            // Replies to the offset operations of others are empty too, and one of them may have come for this append while the
+            // append itself was dropped. Its name says that a connection is in step, and not with what it was answered.
+            Ok((None, _)) if self.dialer.roster.is_cluster() => {
+                state.expire();
+                self.doubt(at);
+                Err(StoreError::InDoubt { reason: "the Iggy cluster confirmed an append without an offset".to_owned() })
+            }
             Ok((base_offset, log_start)) => {
                 if base_offset.is_none() {
                     state.expire();

@@ -221,3 +221,21 @@ fn what_became_of_an_append_in_doubt_is_asked_of_the_leader_of_its_own_partition
     assert_eq!(block_on(nodes.store.bounds(&at)), Ok(Bounds { start: 0, end: 2 }), "it was stored");
     assert_eq!(append(&at, 3).unwrap().base_offset, Some(2));
 }
+
+/// It may be the reply to something else, which has no body either, and the append may have been dropped.
+#[test]
+fn a_confirmation_without_an_offset_is_no_proof_in_a_cluster() {
+    let nodes = Nodes::new();
+    nodes.all_say(0);
+    // With this it hears that there are nodes.
+    assert_eq!(nodes.read(0).unwrap(), [(0, 1)]);
+    let append =
+        |id| block_on(nodes.store.append(&nodes.topic.partition(0), batch_of(&[TestMessage::new(id, b"value")])));
+    for (id, fault) in [(2, Fault::Body(&[])), (3, Fault::NoOffset)] {
+        nodes.nodes[0].door.lock().as_ref().unwrap().faults().plan(On::Operation(Operation::SendMessages), fault);
+        let answered = append(id);
+        assert!(matches!(answered, Err(StoreError::InDoubt { .. })), "{fault:?}: {answered:?}");
+    }
+    assert_eq!(nodes.read(0).unwrap(), [(0, 1), (1, 3)], "the log tells them apart");
+    assert_eq!(append(4).unwrap().base_offset, Some(2));
+}
