@@ -110,9 +110,16 @@ impl Offsets {
         }
     }
 
-    /// Takes over which topics were deleted while these here were loaded in place of `loading`, which heard of it.
+    /// Takes over which topics were deleted while these here were loaded in place of `loading`, which heard of it. Nobody sees
+    /// an offset of theirs, whether or not the name is in use again.
     pub(crate) fn catch_up(&mut self, loading: &mut Self) {
         self.owed.append(&mut loading.owed);
+        self.table.remove_topics(&self.owed);
+    }
+
+    /// True when a removal of the topic is owed or under way, so that an offset of it that was committed before goes with it.
+    pub(super) fn is_removing(&self, topic: &TopicKey) -> bool {
+        self.owed.contains(topic) || self.in_flight.removes(topic)
     }
 
     fn remove_topic(&mut self, topic: TopicKey, out: &mut Outputs) {
@@ -129,8 +136,7 @@ impl Offsets {
         }
     }
 
-    /// Writes a removal that is owed, if there is room beside what is for clients; false when there was nothing to do. Each is
-    /// a look at all groups.
+    /// Writes a removal that is owed, if there is room beside what is for clients; false when there was nothing to do.
     pub fn pay(&mut self, out: &mut Outputs) -> bool {
         if !self.is_loaded() || self.is_half_full() {
             return false;

@@ -58,6 +58,8 @@ pub(crate) struct InFlight {
     first: u64,
     entries: VecDeque<Entry>,
     groups: HashMap<Arc<str>, Load>,
+    /// Removals of each topic.
+    removals: HashMap<TopicKey, usize>,
     waiting: usize,
     adds: usize,
 }
@@ -89,6 +91,9 @@ impl InFlight {
             load.records += 1;
             load.marking |= matches!(change, Change::Mark { .. });
         }
+        if let Change::RemoveTopic { topic } = &change {
+            *self.removals.entry(topic.clone()).or_default() += 1;
+        }
         self.adds += change.adds();
         let ticket = Ticket(self.first + self.entries.len() as u64);
         self.entries.push_back(Entry { change, reply, durable: None });
@@ -118,6 +123,14 @@ impl InFlight {
         let entry = self.entries.pop_front()?;
         self.first += 1;
         self.adds = self.adds.saturating_sub(entry.change.adds());
+        if let Change::RemoveTopic { topic } = &entry.change
+            && let Some(count) = self.removals.get_mut(topic)
+        {
+            *count -= 1;
+            if *count == 0 {
+                self.removals.remove(topic);
+            }
+        }
         let mut next_mark = None;
         if let Some(group) = entry.change.group()
             && let Some(load) = self.groups.get_mut(group)
@@ -139,6 +152,7 @@ impl InFlight {
         self.first += self.entries.len() as u64;
         let replies = self.entries.drain(..).map(|entry| entry.reply).collect();
         let waiting = self.groups.drain().flat_map(|(_, load)| load.waiting).collect();
+        self.removals.clear();
         (self.waiting, self.adds) = (0, 0);
         (replies, waiting)
     }
@@ -158,6 +172,11 @@ impl InFlight {
             Change::Store(store) => store.topics.iter().any(|(key, _)| key == topic),
             _ => false,
         })
+    }
+
+    /// True when a removal of the topic is under way.
+    pub(crate) fn removes(&self, topic: &TopicKey) -> bool {
+        self.removals.contains_key(topic)
     }
 
     pub(crate) fn wait(&mut self, request: Waiting) {

@@ -190,8 +190,11 @@ impl Offsets {
     /// snapshot misses a record that it claims to cover.
     pub fn settled(&mut self, ticket: Ticket, durable: bool, out: &mut Outputs) {
         self.in_flight.note(ticket, durable);
-        while let Some(settled) = self.in_flight.pop() {
+        while let Some(mut settled) = self.in_flight.pop() {
             let group = settled.change.group().cloned();
+            if let Change::Store(store) = &mut settled.change {
+                store.topics.retain(|(topic, _)| !self.is_removing(topic));
+            }
             if settled.durable {
                 self.table.apply(settled.change);
                 // A log that takes something again; one that fails would only be asked the more.

@@ -4,7 +4,7 @@
 //! dense. The partitions of a topic are shared with snapshots that are being written and copied on the next change
 //! only.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use super::record::{Change, Mark, Store, Write};
@@ -94,11 +94,12 @@ impl GroupOffsets {
         self.topics.iter().map(|(_, slots)| slots.len()).sum()
     }
 
-    fn write(&mut self, topic: &TopicKey, writes: Vec<Write>) {
+    fn write(&mut self, topic: &TopicKey, writes: Vec<Write>, holders: &mut Holders) {
         let at = match self.find(&topic.name, topic.id) {
             Ok(at) => at,
             Err(at) => {
                 self.topics.insert(at, (topic.clone(), Arc::default()));
+                holders.add(topic);
                 at
             }
         };
@@ -112,17 +113,49 @@ impl GroupOffsets {
             }
             if slots.is_empty() {
                 self.topics.remove(at);
+                holders.remove(topic);
             }
         }
     }
 
-    fn remove(&mut self, topic: &TopicKey, partitions: &[i32]) {
+    fn remove(&mut self, topic: &TopicKey, partitions: &[i32], holders: &mut Holders) {
         let Ok(at) = self.find(&topic.name, topic.id) else { return };
         if let Some((_, slots)) = self.topics.get_mut(at) {
             let gone: HashSet<i32> = partitions.iter().copied().collect();
             Arc::make_mut(slots).retain(|slot| !gone.contains(&slot.partition));
             if slots.is_empty() {
                 self.topics.remove(at);
+                holders.remove(topic);
+            }
+        }
+    }
+
+    /// Lets topics go with all their rows.
+    fn remove_topics(&mut self, is_gone: impl Fn(&TopicKey) -> bool, holders: &mut Holders) {
+        for (topic, _) in self.topics.extract_if(.., |(topic, _)| is_gone(topic)) {
+            holders.remove(&topic);
+        }
+    }
+}
+
+/// How many groups hold offsets of each topic: most topics that go are held by none, and a look at all groups is long.
+#[derive(Debug, Default)]
+struct Holders(HashMap<TopicKey, usize>);
+
+impl Holders {
+    fn of(&self, topic: &TopicKey) -> usize {
+        self.0.get(topic).copied().unwrap_or(0)
+    }
+
+    fn add(&mut self, topic: &TopicKey) {
+        *self.0.entry(topic.clone()).or_default() += 1;
+    }
+
+    fn remove(&mut self, topic: &TopicKey) {
+        if let Some(count) = self.0.get_mut(topic) {
+            *count -= 1;
+            if *count == 0 {
+                self.0.remove(topic);
             }
         }
     }
@@ -151,6 +184,7 @@ pub(crate) struct Table {
     pub(crate) groups: BTreeMap<Arc<str>, GroupOffsets>,
     /// Topic names are shared between groups.
     names: HashSet<Arc<str>>,
+    holders: Holders,
     len: usize,
 }
 
@@ -165,7 +199,7 @@ impl Table {
 
     /// True when a group has an offset of the topic.
     pub(crate) fn holds(&self, topic: &TopicKey) -> bool {
-        self.groups.values().any(|offsets| offsets.find(&topic.name, topic.id).is_ok())
+        self.holders.of(topic) > 0
     }
 
     pub(crate) fn groups(&self) -> impl Iterator<Item = &Arc<str>> {
@@ -193,24 +227,41 @@ impl Table {
     pub(crate) fn apply(&mut self, change: Change) {
         match change {
             Change::Store(store) => self.store(store),
-            Change::Remove { group, topics } => self.on_group(&group, |offsets| {
+            Change::Remove { group, topics } => self.on_group(&group, |offsets, holders| {
                 for (topic, partitions) in &topics {
-                    offsets.remove(topic, partitions);
+                    offsets.remove(topic, partitions, holders);
                 }
             }),
-            Change::RemoveGroup { group } => self.on_group(&group, |offsets| offsets.topics.clear()),
-            Change::RemoveTopic { topic } => {
-                let holders: Vec<_> = self
-                    .groups
-                    .iter()
-                    .filter(|(_, g)| g.find(&topic.name, topic.id).is_ok())
-                    .map(|(name, _)| name.clone())
-                    .collect();
-                for group in holders {
-                    self.on_group(&group, |offsets| offsets.topics.retain(|(key, _)| *key != topic));
-                }
+            Change::RemoveGroup { group } => {
+                self.on_group(&group, |offsets, holders| offsets.remove_topics(|_| true, holders));
             }
-            Change::Mark { group, mark } => self.on_group(&group, |offsets| offsets.mark = mark),
+            Change::RemoveTopic { topic } => {
+                let holds = |offsets: &GroupOffsets| offsets.find(&topic.name, topic.id).is_ok();
+                self.remove_where(holds, self.holders.of(&topic), |key| *key == topic);
+            }
+            Change::Mark { group, mark } => self.on_group(&group, |offsets, _| offsets.mark = mark),
+        }
+    }
+
+    /// Lets topics go in all groups, in one walk.
+    pub(crate) fn remove_topics(&mut self, topics: &BTreeSet<TopicKey>) {
+        let gone: HashSet<&TopicKey> = topics.iter().filter(|topic| self.holds(topic)).collect();
+        if !gone.is_empty() {
+            let holds = |offsets: &GroupOffsets| offsets.topics.iter().any(|(key, _)| gone.contains(key));
+            self.remove_where(holds, usize::MAX, |key| gone.contains(key));
+        }
+    }
+
+    /// Lets topics go in the groups that hold some of them, of which there are no more than `count`.
+    fn remove_where(
+        &mut self,
+        holds: impl Fn(&GroupOffsets) -> bool,
+        count: usize,
+        is_gone: impl Fn(&TopicKey) -> bool,
+    ) {
+        let holders = self.groups.iter().filter(|(_, offsets)| holds(offsets)).map(|(name, _)| name.clone());
+        for group in holders.take(count).collect::<Vec<_>>() {
+            self.on_group(&group, |offsets, holders| offsets.remove_topics(&is_gone, holders));
         }
     }
 
@@ -223,21 +274,21 @@ impl Table {
             .into_iter()
             .map(|(topic, writes)| (TopicKey { name: self.intern(topic.name), id: topic.id }, writes))
             .collect();
-        self.on_group(&store.group, |offsets| {
+        self.on_group(&store.group, |offsets, holders| {
             if store.by_member {
                 offsets.mark = Mark::Occupied;
             }
             for (topic, writes) in topics {
-                offsets.write(&topic, writes);
+                offsets.write(&topic, writes, holders);
             }
         });
     }
 
     /// Changes a group and keeps the count. One that has no rows left is forgotten.
-    fn on_group(&mut self, group: &str, change: impl FnOnce(&mut GroupOffsets)) {
+    fn on_group(&mut self, group: &str, change: impl FnOnce(&mut GroupOffsets, &mut Holders)) {
         let Some(offsets) = self.groups.get_mut(group) else { return };
         let before = offsets.len();
-        change(offsets);
+        change(offsets, &mut self.holders);
         self.len = (self.len + offsets.len()).saturating_sub(before);
         if offsets.topics.is_empty() {
             self.groups.remove(group);

@@ -121,7 +121,7 @@ impl Keeper {
         self.shared.metrics.loads.add(1);
         self.shared.begin(groups);
         while self.shared.run(|groups, _, out| groups.pay(out)) {
-            // Each is a look at all groups; between two of them others have their turn.
+            // There may be thousands; between two of them others have their turn.
             yield_now().await;
         }
         forget_missing(&self.shared, &self.existing).await;

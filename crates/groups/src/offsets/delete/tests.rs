@@ -222,12 +222,62 @@ fn topics_that_are_deleted_while_offsets_are_loaded_are_taken_away_from_what_was
     assert!(desk.out.appends.is_empty());
     let mut restarted = desk.restarted();
     restarted.offsets.catch_up(&mut loading);
+    let seen = |desk: &Desk| (desk.get("g", "t", 0), desk.get("h", "t", 0), desk.get("g", "u", 0), desk.offsets.len());
+    assert_eq!(seen(&restarted), (None, None, Some(1), 1), "from the first answer on");
     assert!(restarted.offsets.pay(&mut restarted.out));
     assert!(!restarted.offsets.pay(&mut restarted.out), "nothing else is owed");
     restarted.settle_all(true);
     for desk in [&restarted, &restarted.restarted()] {
         assert_eq!((desk.get("g", "t", 0), desk.get("g", "u", 0)), (None, Some(1)));
     }
+}
+
+#[test]
+fn a_commit_under_way_of_a_topic_that_is_deleted_is_never_seen() {
+    for (in_flight_max, is_owed) in [(100, false), (1, true)] {
+        let mut desk = Desk::with(OffsetConfig { restart_grace_ms: 0, in_flight_max, ..OffsetConfig::default() });
+        let topics = vec![topic("t", vec![part(0, 3)]), topic("u", vec![part(0, 4)])];
+        let token = desk.send(crate::offsets::testing::request("g", topics));
+        desk.offsets.topic_deleted(&key("t"), &mut desk.out);
+        assert_eq!(desk.offsets.owed.is_empty(), !is_owed);
+        let append = desk.out.appends.remove(0);
+        desk.settle(append, true);
+        assert_eq!(
+            (desk.get("g", "t", 0), desk.get("g", "u", 0)),
+            (None, Some(4)),
+            "also before the removal is stored"
+        );
+        desk.settle_all(true);
+        assert_eq!(desk.committed(token), [Ok(()), Ok(())]);
+        assert_eq!(desk.rows(), desk.restarted().rows());
+        desk.commit("g", vec![topic("t", vec![part(0, 5)])]);
+        assert_eq!((desk.get("g", "t", 0), desk.restarted().get("g", "t", 0)), (Some(5), Some(5)), "the name is back");
+    }
+}
+
+#[test]
+fn which_topics_have_offsets_is_known_whatever_came_and_went() {
+    let mut desk = Desk::new();
+    for step in 0..600u64 {
+        let name = ["t", "u", "v"][usize::try_from(step * 5 % 3).unwrap()];
+        let group = ["g", "h", "i", "j"][usize::try_from(step * 7 % 11 % 4).unwrap()];
+        let offset = if step % 4 == 1 { -1 } else { 1 };
+        match step * 13 % 17 {
+            0 => desk.offsets.topic_deleted(&key(name), &mut desk.out),
+            1 => drop(delete(&mut desk, name, &[0, 1], &Readers::Nobody)),
+            2 => {
+                let token = desk.token();
+                desk.offsets.delete_group(token, group, &mut desk.out);
+            }
+            _ => drop(desk.commit(group, vec![topic(name, vec![part(i32::try_from(step % 2).unwrap(), offset)])])),
+        }
+        desk.settle_all(true);
+        for name in ["t", "u", "v"] {
+            let is_held = desk.rows().iter().any(|(_, _, topic, _, _)| *topic == key(name));
+            assert_eq!(desk.offsets.table.holds(&key(name)), is_held, "{name} after step {step}");
+        }
+    }
+    assert_eq!(desk.rows(), desk.restarted().rows());
 }
 
 #[test]
