@@ -34,13 +34,22 @@ impl TopicDirectory {
         let store = &self.inner.store;
         match self.mapping().seen(stream, topic) {
             Seen::Internal(_) => Err(StoreError::Refused { what: "the topic name", actual: 1, limit: 0 }),
-            Seen::Hidden => store.create_topic(stream, topic, partitions, settings).await,
+            Seen::Hidden => {
+                self.check_partitions(partitions)?;
+                store.create_topic(stream, topic, partitions, settings).await
+            }
             Seen::As(name) => {
                 self.create(&name, partitions, configs_of(settings)).await?;
                 let created = store.topic(stream, topic).await?;
                 created.ok_or_else(|| StoreError::NotFound { what: format!("topic {stream}/{topic}") })
             }
         }
+    }
+
+    /// The bound on the partitions of a topic is the machine's, whoever sees the topic.
+    fn check_partitions(&self, partitions: u32) -> Result<(), StoreError> {
+        let (actual, limit) = (u64::from(partitions), u64::from(self.partitions_max()));
+        if actual > limit { Err(StoreError::Refused { what: "number of partitions", actual, limit }) } else { Ok(()) }
     }
 
     /// Deletes this incarnation of a topic.
@@ -61,6 +70,7 @@ impl TopicDirectory {
     pub async fn grow_at(&self, topic: &TopicRef, partitions: u32) -> Result<TopicInfo, StoreError> {
         let store = &self.inner.store;
         let Some(known) = self.known(topic) else {
+            self.check_partitions(partitions)?;
             return store.grow_topic(topic, partitions).await;
         };
         self.grow(&known, i64::from(partitions)).await.map_err(|error| into_store(error, topic))?;
@@ -214,6 +224,22 @@ mod tests {
         topics.delete_at(&hidden.topic).await.unwrap();
         let refused = topics.create_at("__milena", "x", 1, &settings()).await;
         assert!(matches!(refused, Err(StoreError::Refused { .. })), "{refused:?}");
+    }
+
+    #[tokio::test]
+    async fn a_topic_has_no_more_partitions_than_it_may_whoever_sees_it() {
+        let config = ServerConfig { max_partitions_per_topic: 5, ..ServerConfig::default() };
+        let topics = TopicDirectory::open(Arc::new(MemoryStore::new()), &config).await.unwrap();
+        for stream in ["kafka", "elsewhere"] {
+            let made = topics.create_at(stream, "t", 4, &TopicSettings::default()).await.unwrap();
+            assert_eq!(topics.grow_at(&made.topic, 5).await.unwrap().partitions, 5);
+            for refused in [
+                topics.grow_at(&made.topic, 6).await,
+                topics.create_at(stream, "six", 6, &TopicSettings::default()).await,
+            ] {
+                assert!(matches!(refused, Err(StoreError::Refused { limit: 5, .. })), "{stream}: {refused:?}");
+            }
+        }
     }
 
     #[tokio::test]
