@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use milena_server::answered;
 use milena_store::StoreError;
 use rand::RngExt as _;
 use sha2::{Digest, Sha256};
@@ -39,7 +40,7 @@ impl Root {
         }
         let password = random_text(PASSWORD_CHARACTERS);
         let hash = hash_of(password.as_bytes());
-        state.write(Record::Password { hash: hash.clone() }).await?;
+        answered("the password of Iggy clients", state.write(Record::Password { hash: hash.clone() })).await?;
         Ok((of(hash), Some(Secret::new(&password))))
     }
 

@@ -143,18 +143,29 @@ impl Connection {
         }
         let limits = &service.config.limits;
         let limit = if self.caller.session.is_some() { limits.frame_bytes_max } else { limits.login_frame_bytes_max };
-        Ok(self.reader.request(limit, &service.memory).await?)
+        match self.reader.request(limit, self.patience(), &service.memory).await {
+            Err(ReadEnd::TooSlow) => {
+                self.evict_if_member().await;
+                Err(End::Idle)
+            }
+            read => Ok(read?),
+        }
     }
 
-    /// A client that has not logged in has little time, and a member of a group must show that it lives.
+    /// A client that has not logged in has one time for all, and a member of a group must show that it lives.
     fn deadline(&self) -> Instant {
+        if self.caller.session.is_none() { self.log_in_until } else { Instant::now() + self.patience() }
+    }
+
+    /// How long a client may say nothing.
+    fn patience(&self) -> Duration {
         let limits = &self.service.config.limits;
         match &self.caller.session {
-            None => self.log_in_until,
-            Some(session) if session.is_member() && !self.service.members.groups_of(session.client).is_empty() => {
-                Instant::now() + limits.heartbeat_timeout
+            None => limits.login_timeout,
+            Some(session) if session.is_member() && self.service.members.is_member(session.client) => {
+                limits.heartbeat_timeout
             }
-            Some(_) => Instant::now() + limits.idle_timeout,
+            Some(_) => limits.idle_timeout,
         }
     }
 
@@ -169,7 +180,8 @@ impl Connection {
     async fn serve(&mut self, request: &Request) -> Step {
         self.service.metrics.requests.add(1);
         let operation = request.header.operation;
-        if !request.is_intact() {
+        // A client of another generation, which may make its checksum in another way, is to hear which ones are served.
+        if !request.is_intact() && !handlers::is_of_another_generation(request) {
             return self.refuse(request, Refusal::Denied(Code::INVALID_FORMAT));
         }
         if self.caller.session.as_ref().is_some_and(|session| session.is_fenced()) {

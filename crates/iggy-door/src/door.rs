@@ -6,8 +6,9 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use milena_server::lifecycle::Phase;
-use milena_server::listener::{ACCEPT_PAUSE, is_of_the_client, listen, prepare};
+use milena_server::listener::{ACCEPT_PAUSE, PerAddress, Reserved, Share, is_of_the_client, prepare};
 use milena_server::memory::Memory;
+use milena_server::metrics::Counter;
 use milena_server::quiet::QuietLog;
 use milena_store::{Store, StoreError};
 use tokio::net::{TcpListener, TcpStream};
@@ -15,11 +16,12 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use crate::admin::TopicAdmin;
-use crate::config::{DoorConfig, Secret};
+use crate::config::{DoorConfig, OffsetRules, Secret};
 use crate::connection;
 #[cfg(feature = "faults")]
 use crate::faults::Faults;
 use crate::service::{DoorMetrics, Service};
+use crate::state::State;
 
 /// Time that dropped connections have to notice it.
 const DROPPED_WAIT: Duration = Duration::from_secs(1);
@@ -50,27 +52,62 @@ pub struct Door {
     accepting: Option<JoinHandle<()>>,
 }
 
+/// A door that is about to open: its port is taken, and what it keeps is loaded. Connections are refused.
+#[must_use = "a door that nobody opens serves nobody"]
+pub struct ClosedDoor {
+    config: DoorConfig,
+    reserved: Reserved,
+    store: Arc<dyn Store>,
+    state: State,
+}
+
+impl ClosedDoor {
+    /// Begins to serve. `memory` is the budget of the bytes in flight, shared with whoever else serves the store.
+    ///
+    /// # Errors
+    /// When the address cannot be listened on or the store cannot be written.
+    pub async fn open(self, admin: Arc<dyn TopicAdmin>, memory: Arc<Memory>) -> Result<Door, DoorError> {
+        let Self { config, reserved, store, state } = self;
+        let failed = |source| DoorError::Bind { address: config.listen, source };
+        let socket = reserved.listen().map_err(failed)?;
+        let address = socket.local_addr().map_err(failed)?;
+        let (service, made_up) = Service::open(config, store, state, admin, memory).await?;
+        let service = Arc::new(service);
+        tracing::info!(%address, "listening for Iggy clients");
+        let accepting = tokio::spawn(accept_all(Arc::clone(&service), socket));
+        Ok(Door { service, address, made_up, accepting: Some(accepting) })
+    }
+}
+
 impl Door {
-    /// Listens, and begins to serve. `memory` is the budget of the bytes in flight, shared with whoever else serves the
-    /// store. Needs a tokio runtime.
+    /// Takes the port, loads what the door keeps and, under [`OffsetRules::Server`], compares consumer offsets with the ends of
+    /// their partitions. Needs a tokio runtime, and comes before anybody appends to the store: an offset behind messages that
+    /// a crash took is recognised by the end of its partition alone.
     ///
     /// # Errors
     /// When the address cannot be bound or the store cannot be read.
+    pub async fn prepare(config: DoorConfig, store: Arc<dyn Store>) -> Result<ClosedDoor, DoorError> {
+        let failed = |source| DoorError::Bind { address: config.listen, source };
+        // Bound first: a port that is taken should be reported before anything is read or written.
+        let reserved = Reserved::new(config.listen, false).map_err(failed)?;
+        let state = State::open(Arc::clone(&store), config.instance_id).await?;
+        if config.offset_rules == OffsetRules::Server {
+            state.settle_offsets().await?;
+        }
+        Ok(ClosedDoor { config, reserved, store, state })
+    }
+
+    /// [`Door::prepare`] and [`ClosedDoor::open`] in one, where nobody else uses the store yet.
+    ///
+    /// # Errors
+    /// As these.
     pub async fn open(
         config: DoorConfig,
         store: Arc<dyn Store>,
         admin: Arc<dyn TopicAdmin>,
         memory: Arc<Memory>,
     ) -> Result<Self, DoorError> {
-        let failed = |source| DoorError::Bind { address: config.listen, source };
-        // Bound first: a port that is taken should be reported before anything is read or written.
-        let socket = listen(config.listen, false).map_err(failed)?;
-        let address = socket.local_addr().map_err(failed)?;
-        let (service, made_up) = Service::open(config, store, admin, memory).await?;
-        let service = Arc::new(service);
-        tracing::info!(%address, "listening for Iggy clients");
-        let accepting = tokio::spawn(accept_all(Arc::clone(&service), socket));
-        Ok(Self { service, address, made_up, accepting: Some(accepting) })
+        Self::prepare(config, store).await?.open(admin, memory).await
     }
 
     /// The address that is listened on.
@@ -146,6 +183,7 @@ impl DoorWatch {
 }
 
 async fn accept_all(service: Arc<Service>, socket: TcpListener) {
+    let per_address = Arc::new(PerAddress::default());
     let errors = QuietLog::default();
     let draining = service.lifecycle.reached(Phase::Draining);
     tokio::pin!(draining);
@@ -156,7 +194,7 @@ async fn accept_all(service: Arc<Service>, socket: TcpListener) {
             accepted = socket.accept() => accepted,
         };
         match accepted {
-            Ok((stream, peer)) => admit(&service, stream, peer),
+            Ok((stream, peer)) => admit(&service, &per_address, stream, peer),
             Err(error) if is_of_the_client(&error) => {}
             Err(error) => {
                 service.metrics.accept_errors.add(1);
@@ -170,21 +208,31 @@ async fn accept_all(service: Arc<Service>, socket: TcpListener) {
 }
 
 /// Serves a connection if there is a place for it; otherwise it is closed, and the client tries again later.
-fn admit(service: &Arc<Service>, stream: TcpStream, peer: SocketAddr) {
-    let limit = service.config.limits.connections_max;
+fn admit(service: &Arc<Service>, per_address: &Arc<PerAddress>, stream: TcpStream, peer: SocketAddr) {
+    let (limits, metrics) = (&service.config.limits, &service.metrics);
+    // An IPv4 client of an IPv6 socket is the same client as over IPv4.
     let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
-    let Some(place) = service.lifecycle.enter(limit) else {
-        service.metrics.refused.add(1);
-        if let Some(suppressed) = service.quiet.admit(peer.ip(), Instant::now()) {
-            tracing::warn!(%peer, limit, suppressed, "iggy connection refused");
-        }
+    let Some(place) = service.lifecycle.enter(limits.connections_max) else {
+        refuse(service, peer, &metrics.refused, "connections_max", limits.connections_max);
         return;
     };
-    service.metrics.accepted.add(1);
+    let Some(share) = Share::take(per_address, peer.ip(), limits.connections_per_address_max) else {
+        let limit = limits.connections_per_address_max.unwrap_or_default();
+        refuse(service, peer, &metrics.refused_per_address, "connections_per_address_max", limit);
+        return;
+    };
+    metrics.accepted.add(1);
     prepare(&stream);
     let service = Arc::clone(service);
     tokio::spawn(async move {
         connection::run(service, stream, peer).await;
-        drop(place);
+        drop((share, place));
     });
+}
+
+fn refuse(service: &Service, peer: SocketAddr, counter: &Counter, bound: &str, limit: usize) {
+    counter.add(1);
+    if let Some(suppressed) = service.quiet.admit(peer.ip(), Instant::now()) {
+        tracing::warn!(%peer, bound, limit, suppressed, "iggy connection refused");
+    }
 }

@@ -38,6 +38,6 @@ mod state;
 
 pub use admin::TopicAdmin;
 pub use config::{DoorConfig, OffsetRules, Secret};
-pub use door::{Door, DoorError, DoorWatch};
+pub use door::{ClosedDoor, Door, DoorError, DoorWatch};
 pub use limits::DoorLimits;
 pub use service::DoorMetrics;

@@ -11,6 +11,8 @@ pub struct DoorLimits {
     pub login_frame_bytes_max: usize,
     /// Connections in all. Passed: closed at accept, counted.
     pub connections_max: usize,
+    /// Connections from one client address; `None` is no bound. Passed: closed at accept, counted.
+    pub connections_per_address_max: Option<usize>,
     /// Time that a connection has to log in. Passed: closed.
     pub login_timeout: Duration,
     /// Failed logins of one connection. Passed: closed, so that guessing costs a connection each time.
@@ -21,6 +23,9 @@ pub struct DoorLimits {
     /// Time without a request after which a member of a consumer group is evicted, as the server does: its partitions
     /// wait for it. Clients ping every 5 to 30 seconds.
     pub heartbeat_timeout: Duration,
+    /// Time that a partition which another member shall have stays with who was given messages of it, until these are
+    /// committed; as the server's. Passed: it moves, and they are given out again.
+    pub rebalancing_timeout: Duration,
     /// Time without progress within a request after which its connection is closed.
     pub read_timeout: Duration,
     /// Time without progress within an answer after which its connection is closed.
@@ -55,10 +60,12 @@ impl Default for DoorLimits {
             frame_bytes_max: 64 << 20,
             login_frame_bytes_max: 16 << 10,
             connections_max: 10_000,
+            connections_per_address_max: None,
             login_timeout: Duration::from_secs(30),
             login_failures_max: 8,
             idle_timeout: Duration::from_secs(3_600),
             heartbeat_timeout: Duration::from_secs(36),
+            rebalancing_timeout: Duration::from_secs(30),
             read_timeout: Duration::from_secs(30),
             write_timeout: Duration::from_secs(30),
             write_rate_min: 256 << 10,

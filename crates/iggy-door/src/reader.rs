@@ -8,7 +8,7 @@ use iggy_binary_protocol::consensus::HEADER_SIZE;
 use milena_server::memory::{Charge, Memory};
 use tokio::io::AsyncReadExt;
 use tokio::net::tcp::OwnedReadHalf;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, timeout_at};
 
 use crate::frame::{FrameError, Request, body_len};
 
@@ -36,6 +36,9 @@ pub(crate) enum ReadEnd {
     /// A request stopped arriving.
     #[error("a request stopped arriving")]
     Stalled,
+    /// A request arrives too slowly.
+    #[error("a request arrives too slowly")]
+    TooSlow,
     /// What came is no request.
     #[error(transparent)]
     Frame(#[from] FrameError),
@@ -68,13 +71,20 @@ impl Reader {
         Ok(())
     }
 
-    /// The request that has begun to arrive, of at most `limit` bytes.
-    pub(crate) async fn request(&mut self, limit: usize, memory: &Memory) -> Result<(Request, Charge), ReadEnd> {
+    /// The request that has begun to arrive, of at most `limit` bytes. Its header, and each 64 KiB behind that, may take
+    /// `patience`: a byte now and then must not keep a connection, or the partitions of a member, for ever.
+    pub(crate) async fn request(
+        &mut self,
+        limit: usize,
+        patience: Duration,
+        memory: &Memory,
+    ) -> Result<(Request, Charge), ReadEnd> {
+        let until = Instant::now() + patience;
         let header = loop {
             if let Some(header) = self.carry.first_chunk::<HEADER_SIZE>() {
                 break *header;
             }
-            timeout(self.stalled_after, self.half.readable()).await.map_err(|_| ReadEnd::Stalled)??;
+            in_time(self.stalled_after, until, self.half.readable()).await??;
             if self.fill()? == Some(0) {
                 return Err(ReadEnd::WithinRequest);
             }
@@ -82,7 +92,7 @@ impl Reader {
         let len = body_len(&header, limit)?;
         self.carry.advance(HEADER_SIZE);
         if self.carry.len() < len {
-            let (body, charge) = Box::pin(self.large(len, memory)).await?;
+            let (body, charge) = Box::pin(self.large(len, patience, memory)).await?;
             return Ok((Request::parse(&header, body)?, charge));
         }
         let body = Bytes::copy_from_slice(self.carry.get(..len).unwrap_or_default());
@@ -94,7 +104,8 @@ impl Reader {
     }
 
     /// A body of which only the beginning is in `carry`.
-    async fn large(&mut self, len: usize, memory: &Memory) -> Result<(Bytes, Charge), ReadEnd> {
+    async fn large(&mut self, len: usize, patience: Duration, memory: &Memory) -> Result<(Bytes, Charge), ReadEnd> {
+        let mut until = Instant::now() + patience;
         let mut charge = Charge::default();
         let mut overdrawn_until = None;
         let mut charged = FREE_BYTES;
@@ -105,6 +116,7 @@ impl Reader {
             if body.len() >= charged.min(len) {
                 memory.extend(&mut charge, CHARGE_STEP.min(len - charged)).await;
                 charged += CHARGE_STEP;
+                until = Instant::now() + patience;
             }
             if body.len() == body.capacity() {
                 let capacity = len.min(BUFFER_STEP.max(body.capacity() * 2));
@@ -118,10 +130,10 @@ impl Reader {
             let mut target = (&mut body).limit(room);
             let read = self.half.read_buf(&mut target);
             let read = match overdrawn_until {
-                Some(deadline) => timeout_at(deadline, read).await,
-                None => timeout(self.stalled_after, read).await,
+                Some(deadline) => timeout_at(deadline, read).await.map_err(|_| ReadEnd::Stalled)?,
+                None => in_time(self.stalled_after, until, read).await?,
             };
-            if read.map_err(|_| ReadEnd::Stalled)?? == 0 {
+            if read? == 0 {
                 return Err(ReadEnd::WithinRequest);
             }
         }
@@ -141,4 +153,11 @@ impl Reader {
             Err(error) => Err(error),
         }
     }
+}
+
+/// What `read` answers, if it comes within `stalled_after` and before `until`.
+async fn in_time<T>(stalled_after: Duration, until: Instant, read: impl Future<Output = T>) -> Result<T, ReadEnd> {
+    let silent = Instant::now() + stalled_after;
+    let end = if silent < until { ReadEnd::Stalled } else { ReadEnd::TooSlow };
+    timeout_at(silent.min(until), read).await.map_err(|_| end)
 }

@@ -14,7 +14,7 @@ use crate::admin::TopicAdmin;
 use crate::auth::Root;
 use crate::catalog::Catalog;
 use crate::clients::Clients;
-use crate::config::{DoorConfig, OffsetRules, Secret};
+use crate::config::{DoorConfig, Secret};
 #[cfg(feature = "faults")]
 use crate::faults::Faults;
 use crate::members::Members;
@@ -27,6 +27,8 @@ pub struct DoorMetrics {
     pub accepted: Counter,
     /// Closed at accept: connections in all.
     pub refused: Counter,
+    /// Closed at accept: connections of one client address.
+    pub refused_per_address: Counter,
     /// Failures of accept itself, such as too many open files.
     pub accept_errors: Counter,
     /// Closed because no request came in time.
@@ -77,13 +79,10 @@ impl Service {
     pub(crate) async fn open(
         config: DoorConfig,
         store: Arc<dyn Store>,
+        state: State,
         admin: Arc<dyn TopicAdmin>,
         memory: Arc<Memory>,
     ) -> Result<(Self, Option<Secret>), StoreError> {
-        let state = State::open(Arc::clone(&store), config.instance_id).await?;
-        if config.offset_rules == OffsetRules::Server {
-            state.settle_offsets().await?;
-        }
         let (root, made_up) = Root::open(&config, &state).await?;
         let service = Self {
             root,

@@ -18,7 +18,9 @@ use common::{TestDoor, id, poll, seen, send, topic};
 use iggy::prelude::*;
 use iggy_binary_protocol::consensus::Operation;
 use milena_iggy_door::faults::{Fault, On};
-use milena_store::testing::{self, Layer, Layered, MemoryStore};
+use milena_iggy_door::{Door, TopicAdmin};
+use milena_server::memory::Memory;
+use milena_store::testing::{self, Layer, Layered, MemoryStore, TestMessage, batch_of};
 use milena_store::{Store, StoreFuture, TopicInfo, TopicSettings};
 
 const SEND: On = On::Operation(Operation::SendMessages);
@@ -103,6 +105,31 @@ async fn a_restart_can_lose_the_tail_that_a_real_server_had_not_written_and_offs
     let client = door.client().await;
     assert_eq!(client.get_topic(&id("s"), &id("t")).await.unwrap().unwrap().messages_count, 3);
     assert_eq!(send(&client, 0, &["e"]).await.unwrap().confirmations[0].base_offset, 3);
+}
+
+/// Once others have appended, an offset behind the messages that are gone looks like one that was read up to.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn offsets_behind_what_a_restart_lost_move_back_before_anybody_can_append() {
+    let (door, client) = with_topic().await;
+    for payload in ["a", "b", "c"] {
+        send(&client, 0, &[payload]).await.unwrap();
+    }
+    let who = Consumer::new(id("c"));
+    client.store_consumer_offset(&who, &id("s"), &id("t"), Some(0), 2).await.unwrap();
+    client.disconnect().await.unwrap();
+    door.door.shutdown().await;
+    let at = Store::topic(&door.memory, "s", "t").await.unwrap().unwrap().topic.partition(0);
+    door.memory.lose_tail(&at, 1);
+    let store: Arc<dyn Store> = Arc::new(door.memory.again());
+    let closed = Box::pin(Door::prepare(door.config, Arc::clone(&store))).await.unwrap();
+    for _ in 0..5 {
+        store.append(&at, batch_of(&[TestMessage::new(1, b"new")])).await.unwrap();
+    }
+    let admin: Arc<dyn TopicAdmin> = Arc::new(store);
+    let door = Box::pin(closed.open(admin, Arc::new(Memory::new(1 << 20)))).await.unwrap();
+    let client = common::client_of(door.address()).await;
+    let stored = client.get_consumer_offset(&who, &id("s"), &id("t"), Some(0)).await.unwrap().unwrap();
+    assert_eq!((stored.stored_offset, stored.current_offset), (0, 5), "what came in their place is to be read");
 }
 
 /// Creates topics that are gone before they can be described.

@@ -120,6 +120,52 @@ async fn a_poll_of_somebody_elses_partition_is_empty_and_says_that_the_assignmen
     assert_eq!((polled.messages.len(), polled.partition_id), (0, RESYNC_REQUIRED_PARTITION_SENTINEL));
 }
 
+/// A member at work on both partitions of a topic, from each of which it was given a message, and one that joins meanwhile.
+async fn at_work(door: &TestDoor) -> (TcpClient, TcpClient) {
+    let first = door.client().await;
+    topic(&first, 2).await;
+    first.create_consumer_group(&id("s"), &id("t"), "g").await.unwrap();
+    first.join_consumer_group(&id("s"), &id("t"), &id("g")).await.unwrap();
+    for partition in 0..2 {
+        send(&first, partition, &["work"]).await.unwrap();
+        assert_eq!(work(&first, partition).await, ["work"]);
+    }
+    let second = door.client().await;
+    second.join_consumer_group(&id("s"), &id("t"), &id("g")).await.unwrap();
+    (first, second)
+}
+
+/// What a member is given of a partition, without committing it.
+async fn work(client: &TcpClient, partition: u32) -> Vec<String> {
+    let next = PollingStrategy::next();
+    let polled = client.poll_messages(&id("s"), &id("t"), Some(partition), &group("g"), &next, 5, false).await.unwrap();
+    common::seen(&polled).into_iter().map(|(_, payload)| payload).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_partition_at_work_goes_to_who_joined_when_its_messages_are_committed() {
+    let door = TestDoor::open().await;
+    let (first, second) = at_work(&door).await;
+    assert_eq!(partitions(&first).await, [vec![0, 1], vec![]]);
+    send(&first, 1, &["more"]).await.unwrap();
+    assert_eq!(work(&first, 1).await, [""; 0], "it gets no more to do there");
+    assert_eq!(work(&second, 1).await, [""; 0], "and nobody else what it has begun");
+    store(&first, &group("g"), 1, 0).await.unwrap();
+    assert_eq!(partitions(&first).await, [vec![0], vec![1]]);
+    assert_eq!(code(store(&first, &group("g"), 1, 1).await), 20);
+    assert_eq!(work(&second, 1).await, ["more"], "what was committed is not given out again");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_partition_at_work_goes_to_who_joined_when_its_messages_are_not_committed_in_time() {
+    let wait = std::time::Duration::from_millis(300);
+    let door = TestDoor::with(|config| config.limits.rebalancing_timeout = wait).await;
+    let (first, second) = at_work(&door).await;
+    tokio::time::sleep(wait).await;
+    assert_eq!(work(&second, 1).await, ["work"], "it is given out again");
+    assert_eq!(code(store(&first, &group("g"), 1, 0).await), 20);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_offset_lies_within_the_partition_and_is_there_after_a_restart() {
     let door = TestDoor::open().await;

@@ -13,100 +13,18 @@ mod common;
 
 use std::time::Duration;
 
+use common::raw::{Raw, command, credentials, large_message, operation, ping, poll_first, register};
 use common::{PASSWORD, TestDoor, USER, id, topic};
 use iggy::prelude::*;
 use iggy_binary_protocol::codes::{GET_STREAMS_CODE, LOGIN_USER_CODE};
-use iggy_binary_protocol::consensus::{
-    Command, EvictionReason, HEADER_SIZE, Operation, ReplyHeader, RequestHeader, result_code,
-};
+use iggy_binary_protocol::consensus::{Command, EvictionReason, HEADER_SIZE, Operation, RequestHeader, result_code};
 use iggy_binary_protocol::requests::streams::CreateStreamRequest;
 use iggy_binary_protocol::version::{IGGY_PROTOCOL_VERSION, pack_protocol_version};
-use iggy_binary_protocol::{ClientVersionInfo, WireEncode, WireName, WireOptions};
+use iggy_binary_protocol::{WireEncode, WireName, WireOptions};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 
 fn code<T: std::fmt::Debug>(result: Result<T, IggyError>) -> u32 {
     result.unwrap_err().as_code()
-}
-
-struct Raw(TcpStream);
-
-impl Raw {
-    async fn connect(door: &TestDoor) -> Self {
-        Self(TcpStream::connect(door.door.address()).await.unwrap())
-    }
-
-    async fn send(&mut self, header: RequestHeader, body: &[u8]) {
-        let size = u32::try_from(HEADER_SIZE + body.len()).unwrap();
-        let header = RequestHeader { command: Command::Request, size, ..header };
-        self.0.write_all(&[bytemuck::bytes_of(&header), body].concat()).await.unwrap();
-    }
-
-    async fn receive(&mut self) -> (Vec<u8>, Vec<u8>) {
-        let mut header = vec![0; HEADER_SIZE];
-        self.0.read_exact(&mut header).await.unwrap();
-        let size = u32::from_le_bytes(header[48..52].try_into().unwrap()) as usize;
-        let mut body = vec![0; size - HEADER_SIZE];
-        self.0.read_exact(&mut body).await.unwrap();
-        (header, body)
-    }
-
-    /// Code in the answer to a metadata operation that is stamped as the SDK does.
-    async fn result(&mut self, one: Operation, request: u64, body: &[u8]) -> Option<u32> {
-        let request_checksum = u128::from(xxhash_rust::xxh3::xxh3_64(body));
-        self.send(RequestHeader { request_checksum, ..operation(one, request) }, body).await;
-        result_code(&self.receive().await.1)
-    }
-
-    async fn evicted(&mut self) -> EvictionReason {
-        let (header, _) = self.receive().await;
-        assert_eq!(header[60], Command::Eviction as u8);
-        *bytemuck::checked::from_bytes(&header[255..])
-    }
-
-    async fn status(&mut self) -> u32 {
-        let (header, _) = self.receive().await;
-        bytemuck::checked::pod_read_unaligned::<ReplyHeader>(&header).status
-    }
-
-    /// True when the door closes the connection.
-    async fn is_closed(&mut self) -> bool {
-        let read = tokio::time::timeout(Duration::from_secs(20), self.0.read(&mut [0; 1])).await;
-        matches!(read, Ok(Ok(0) | Err(_)))
-    }
-
-    async fn login(&mut self, client: u128) -> u64 {
-        self.send(register(client), &credentials(IGGY_PROTOCOL_VERSION, USER, PASSWORD)).await;
-        let (_, body) = self.receive().await;
-        assert_eq!(result_code(&body), Some(0));
-        u64::from_le_bytes(body[8..16].try_into().unwrap())
-    }
-}
-
-fn register(client: u128) -> RequestHeader {
-    RequestHeader { operation: Operation::Register, client, ..RequestHeader::default() }
-}
-
-fn operation(operation: Operation, request: u64) -> RequestHeader {
-    RequestHeader { operation, client: 7, request, session: 1, ..RequestHeader::default() }
-}
-
-fn ping() -> RequestHeader {
-    let size = u32::try_from(HEADER_SIZE).unwrap();
-    RequestHeader { command: Command::Request, size, ..command(1) }
-}
-
-fn command(code: u32) -> RequestHeader {
-    let mut header = operation(Operation::NonReplicated, 1);
-    header.reserved[..4].copy_from_slice(&code.to_le_bytes());
-    header
-}
-
-fn credentials(protocol_version: u32, name: &str, password: &str) -> Vec<u8> {
-    let text = |text: &str| WireName::new(text).unwrap();
-    let info = ClientVersionInfo { protocol_version, sdk_name: text("test"), sdk_version: text("1") };
-    let login = [text(name).to_bytes(), text(password).to_bytes()].concat();
-    [&info.to_bytes()[..], &login, &[0; 4]].concat()
 }
 
 fn create_stream(name: &str) -> Vec<u8> {
@@ -174,10 +92,18 @@ async fn tokens_are_made_listed_used_and_taken_back() {
 async fn a_client_of_another_generation_is_told_so_before_its_credentials_are_looked_at() {
     let door = TestDoor::open().await;
     for version in [pack_protocol_version(0, 12, 2), pack_protocol_version(0, 10, 0)] {
-        let mut raw = Raw::connect(&door).await;
-        raw.send(register(7), &credentials(version, USER, "wrong")).await;
-        assert_eq!(raw.evicted().await, EvictionReason::IncompatibleProtocol);
+        // Newer ones have another checksum.
+        for request_checksum in [0, 1] {
+            let mut raw = Raw::connect(&door).await;
+            let header = RequestHeader { request_checksum, ..register(7) };
+            raw.send(header, &credentials(version, USER, "wrong")).await;
+            assert_eq!(raw.evicted().await, EvictionReason::IncompatibleProtocol);
+        }
     }
+    let mut raw = Raw::connect(&door).await;
+    let header = RequestHeader { request_checksum: 1, ..register(7) };
+    raw.send(header, &credentials(IGGY_PROTOCOL_VERSION, USER, PASSWORD)).await;
+    assert_eq!(raw.status().await, 4, "the checksum of this generation is another one");
     let mut raw = Raw::connect(&door).await;
     raw.send(register(7), b"x").await;
     assert_eq!(raw.evicted().await, EvictionReason::MalformedLogin);
@@ -418,26 +344,6 @@ async fn a_slow_reader_keeps_room_from_others_for_a_bounded_time() {
     assert!(read < 20 << 20, "it never stalled, and was given all the time that it took");
     assert_eq!(door.door.metrics().closed_stalled.get(), 1);
     assert_eq!(poll().await.unwrap().messages.len(), 1);
-}
-
-async fn large_message(client: &TcpClient) {
-    topic(client, 1).await;
-    let payload = bytes::Bytes::from(vec![1; 20 << 20]);
-    let mut messages = [IggyMessage::builder().payload(payload).build().unwrap()];
-    client.send_messages(&id("s"), &id("t"), &Partitioning::partition_id(0), &mut messages).await.unwrap();
-}
-
-fn poll_first() -> Vec<u8> {
-    let poll = iggy_binary_protocol::requests::messages::PollMessagesRequest {
-        consumer: iggy_binary_protocol::WireConsumer::consumer(iggy_binary_protocol::WireIdentifier::numeric(1)),
-        stream_id: iggy_binary_protocol::WireIdentifier::named("s").unwrap(),
-        topic_id: iggy_binary_protocol::WireIdentifier::named("t").unwrap(),
-        partition_id: Some(0),
-        strategy: iggy_binary_protocol::WirePollingStrategy::first(),
-        count: 1,
-        auto_commit: false,
-    };
-    poll.to_bytes().to_vec()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

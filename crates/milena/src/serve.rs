@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use milena_iggy_door::Door;
+use milena_iggy_door::{ClosedDoor, Door};
 use milena_monitor::Monitor;
 use milena_server::{Bound, Server, StartError};
 use milena_store::{Store, StoreError};
@@ -51,26 +51,29 @@ async fn run(loaded: Loaded) -> Result<(), Failure> {
         store = open_store(&settings) => store?,
         () = signals.next() => return Ok(()),
     };
-    let shared = is_shared(&settings);
     let started = tokio::select! {
-        started = Server::start(settings.server(shared), Arc::clone(&store)) => started,
+        started = Box::pin(start(&settings, &store)) => started,
         // A store that hangs holds the start up, and whoever then presses Ctrl-C means it.
         () = signals.next() => {
             close_unused(store.as_ref()).await;
             return Ok(());
         }
     };
-    let server = match started {
-        Ok(server) => server,
-        Err(error) => {
+    let (door, server) = match started {
+        Ok(started) => started,
+        Err(failure) => {
             close_unused(store.as_ref()).await;
-            return Err(cannot_start(&error));
+            return Err(failure);
         }
     };
     if let Some(monitor) = &monitor {
         monitor.watch(server.broker());
     }
-    let door = match door::open(&settings, &server).await {
+    let opened = match door {
+        Some(closed) => door::open(closed, &settings, &server).await.map(Some),
+        None => Ok(None),
+    };
+    let door = match opened {
         Ok(door) => door,
         Err(failure) => {
             let _ = server.shutdown().await;
@@ -101,6 +104,13 @@ async fn run(loaded: Loaded) -> Result<(), Failure> {
             std::process::exit(INTERRUPTED)
         }
     }
+}
+
+/// The door, which is to look at the ends of partitions before Kafka clients append to them, and the server.
+async fn start(settings: &Settings, store: &Arc<dyn Store>) -> Result<(Option<ClosedDoor>, Server), Failure> {
+    let door = door::prepare(settings, store).await?;
+    let server = Server::start(settings.server(is_shared(settings)), Arc::clone(store)).await;
+    Ok((door, server.map_err(|error| cannot_start(&error))?))
 }
 
 /// Metrics and health. A port that somebody asked for must be free; that the default one is taken, as by a second server

@@ -79,17 +79,39 @@ fn bind(config: &ListenerConfig, all: &[ListenerConfig]) -> Result<(Bound, TcpLi
 ///
 /// # Errors
 /// What the system says.
-pub fn listen(address: SocketAddr, only_v6: bool) -> io::Result<TcpListener> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-    if address.is_ipv6() {
-        socket.set_only_v6(only_v6)?;
+fn listen(address: SocketAddr, only_v6: bool) -> io::Result<TcpListener> {
+    Reserved::new(address, only_v6)?.listen()
+}
+
+/// An address that is taken, where nobody listens yet: connections are refused, so that clients try again.
+#[derive(Debug)]
+pub struct Reserved(Socket);
+
+impl Reserved {
+    /// Takes the address.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn new(address: SocketAddr, only_v6: bool) -> io::Result<Self> {
+        let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+        if address.is_ipv6() {
+            socket.set_only_v6(only_v6)?;
+        }
+        // A restart must not wait for the connections of the last run to leave TIME_WAIT.
+        socket.set_reuse_address(true)?;
+        socket.set_nonblocking(true)?;
+        socket.bind(&address.into())?;
+        Ok(Self(socket))
     }
-    // A restart must not wait for the connections of the last run to leave TIME_WAIT.
-    socket.set_reuse_address(true)?;
-    socket.set_nonblocking(true)?;
-    socket.bind(&address.into())?;
-    socket.listen(BACKLOG)?;
-    TcpListener::from_std(socket.into())
+
+    /// The socket, listening.
+    ///
+    /// # Errors
+    /// What the system says; also when another process took the address without listening, and was faster.
+    pub fn listen(self) -> io::Result<TcpListener> {
+        self.0.listen(BACKLOG)?;
+        TcpListener::from_std(self.0.into())
+    }
 }
 
 /// Accepts until the server drains.
@@ -176,15 +198,18 @@ pub(crate) struct Held {
 
 /// Connections by client address; kept only while a limit is set.
 #[derive(Debug, Default)]
-struct PerAddress {
+pub struct PerAddress {
     open: Mutex<HashMap<IpAddr, usize>>,
 }
 
-/// A place among the connections of one address.
-struct Share(Option<(Arc<PerAddress>, IpAddr)>);
+/// A place among the connections of one address, until it is dropped.
+#[derive(Debug)]
+pub struct Share(Option<(Arc<PerAddress>, IpAddr)>);
 
 impl Share {
-    fn take(all: &Arc<PerAddress>, address: IpAddr, limit: Option<usize>) -> Option<Self> {
+    /// A place, unless the address has `limit` connections already.
+    #[must_use]
+    pub fn take(all: &Arc<PerAddress>, address: IpAddr, limit: Option<usize>) -> Option<Self> {
         let Some(limit) = limit else {
             return Some(Self(None));
         };

@@ -12,13 +12,14 @@ use iggy_binary_protocol::responses::consumer_groups::get_consumer_group::{
 };
 use iggy_binary_protocol::responses::consumer_groups::get_consumer_groups::GetConsumerGroupsResponse;
 use iggy_binary_protocol::responses::consumer_groups::sync_consumer_group::SyncConsumerGroupResponse;
-use iggy_binary_protocol::{WireDecode, WireIdentifier};
+use iggy_binary_protocol::{WireConsumer, WireDecode, WireIdentifier};
+use tokio::time::Instant;
 
-use super::{Answer, Caller, view};
+use super::{Answer, Caller, offsets, view};
 use crate::catalog::Found;
 use crate::codes::{Code, Refusal};
 use crate::frame::{Reply, malformed};
-use crate::members::GroupKey;
+use crate::members::{GroupKey, Joining};
 use crate::service::Service;
 use crate::state::{Incarnation, Record};
 
@@ -87,9 +88,14 @@ async fn admit(
     request: &JoinConsumerGroupRequest,
     (found, key): (Found, GroupKey),
 ) -> Answer {
-    let max = service.config.limits.members_max;
+    let (limits, now) = (&service.config.limits, Instant::now());
+    let until = now + limits.rebalancing_timeout;
+    let (client, partitions, max) = (caller.client(), found.info.partitions, limits.members_max);
+    let who = offsets::key(service, &found.info.topic, &WireConsumer::consumer_group(request.group_id.clone()));
+    let committed = |partition| offsets::stored(service, &found.info.topic, partition, who.as_ref()?);
     let is_in_force = || caller.session.as_ref().is_some_and(|session| !session.is_fenced());
-    if !service.members.join(key, caller.client(), found.info.partitions, max, is_in_force) {
+    let joining = Joining { client, partitions, max, now, until };
+    if !service.members.join(key, joining, committed, is_in_force) {
         let code = if is_in_force() { Code::CANNOT_CREATE_GROUP } else { Code::UNAUTHENTICATED };
         return Err(code.into());
     }
@@ -120,8 +126,7 @@ pub(super) async fn sync(service: &Service, caller: &Caller, body: &Bytes) -> An
         let of = Incarnation::of(&found.info.topic);
         let (id, _) = find(service, of, &request.group_id)?;
         // Partitions that the Kafka side added are dealt out when a member asks, which it does with every heartbeat.
-        service.members.resize(of, found.info.partitions);
-        service.members.assignment((of, id), caller.client())
+        service.members.assignment((of, id), caller.client(), found.info.partitions, Instant::now())
     });
     Ok(match assignment {
         Some((generation, partitions)) => {
@@ -160,7 +165,7 @@ fn describe(service: &Service, found: &Found, id: u32, name: &str) -> Result<Con
     let length = |length: usize| u32::try_from(length).unwrap_or(u32::MAX);
     let members: Vec<_> = service
         .members
-        .of(key)
+        .of(key, Instant::now())
         .into_iter()
         .map(|member| ConsumerGroupMemberResponse {
             id: member.id,
@@ -190,6 +195,7 @@ mod tests {
     use crate::admin::TopicAdmin;
     use crate::config::{DoorConfig, OffsetRules, Secret};
     use crate::limits::DoorLimits;
+    use crate::state::State;
 
     async fn service() -> Service {
         let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
@@ -204,7 +210,8 @@ mod tests {
             limits: DoorLimits::default(),
         };
         let admin: Arc<dyn TopicAdmin> = Arc::new(Arc::clone(&store));
-        Service::open(config, store, admin, Arc::new(Memory::new(1 << 20))).await.unwrap().0
+        let state = State::open(Arc::clone(&store), 0).await.unwrap();
+        Service::open(config, store, state, admin, Arc::new(Memory::new(1 << 20))).await.unwrap().0
     }
 
     const ADDRESS: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 1);

@@ -26,7 +26,7 @@ use crate::codes::{Code, Refusal};
 use crate::frame::{Reply, Request};
 use crate::service::Service;
 
-pub(crate) use session::{Login, login, logout};
+pub(crate) use session::{Login, is_of_another_generation, login, logout};
 
 /// Runs what handlers read by themselves: the options of a topic, the credentials of a login.
 pub(crate) fn fuzz_body(body: &[u8]) {

@@ -9,6 +9,7 @@ use iggy_binary_protocol::requests::consumer_offsets::{
 use iggy_binary_protocol::responses::consumer_offsets::get_consumer_offset::ConsumerOffsetResponse;
 use iggy_binary_protocol::{WireConsumer, WireDecode, WireIdentifier};
 use milena_store::TopicRef;
+use tokio::time::Instant;
 use xxhash_rust::xxh32::xxh32;
 
 use super::{Answer, Caller, groups, view};
@@ -16,6 +17,7 @@ use crate::catalog::Found;
 use crate::codes::{Code, Refusal};
 use crate::config::OffsetRules;
 use crate::frame::{Reply, Request, malformed};
+use crate::members::GroupKey;
 use crate::service::Service;
 use crate::state::{ConsumerKey, Incarnation, Record};
 
@@ -97,11 +99,23 @@ impl Target<'_> {
     }
 }
 
-/// True when the caller is the member of the group that reads the partition.
-pub(super) fn owns(service: &Service, caller: &Caller, found: &Found, group: &WireIdentifier, partition: u32) -> bool {
+/// True when the caller is the member of the group that has the partition.
+fn owns(service: &Service, caller: &Caller, found: &Found, group: &WireIdentifier, partition: u32) -> bool {
     let of = Incarnation::of(&found.info.topic);
     let group = groups::find(service, of, group);
-    group.is_some_and(|(id, _)| service.members.owns((of, id), caller.client(), partition))
+    group.is_some_and(|(id, _)| service.members.owns((of, id), caller.client(), partition, Instant::now()))
+}
+
+/// The group whose offset is kept under that key, if there is one.
+pub(super) fn group_of(service: &Service, of: Incarnation, who: &ConsumerKey) -> Option<GroupKey> {
+    match who {
+        ConsumerKey::Group(id) => Some((of, *id)),
+        ConsumerKey::GroupName(name) => {
+            let name = WireIdentifier::named(name).ok()?;
+            groups::find(service, of, &name).map(|(id, _)| (of, id))
+        }
+        ConsumerKey::Number(_) | ConsumerKey::Name(_) => None,
+    }
 }
 
 /// Under which key the offset of a consumer is kept; `None` for a group that has to exist and does not.
@@ -142,6 +156,10 @@ pub(super) async fn write(
     if service.catalog.state.look(|table| table.offsets_count() >= max && is_new(table)) {
         return Err(Code::TOO_MANY_OFFSETS.into());
     }
+    let group = group_of(service, of, &who);
     service.catalog.state.write(Record::Offset { of, partition, who, offset }).await?;
+    if let (Some(group), Some(offset)) = (group, offset) {
+        service.members.committed(group, partition, offset);
+    }
     Ok(())
 }

@@ -9,16 +9,16 @@ use iggy_binary_protocol::primitives::consumer::KIND_CONSUMER_GROUP;
 use iggy_binary_protocol::requests::messages::PollMessagesRequest;
 use milena_store::{Bounds, Entry, PartitionRef, ReadLimit, StoreError, TimeKind};
 use tokio::sync::OwnedSemaphorePermit;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
-use super::{Answer, Caller, offsets, view};
+use super::{Answer, Caller, groups, offsets, view};
 use crate::batch::{Room, encode};
 use crate::catalog::Found;
 use crate::codes::{Code, Refusal};
 use crate::config::OffsetRules;
 use crate::frame::{Reply, malformed};
 use crate::service::Service;
-use crate::state::ConsumerKey;
+use crate::state::{ConsumerKey, Incarnation};
 
 /// In place of a partition in an empty answer: the assignment of the member is out of date, and it shall ask for it.
 const RESYNC: u32 = u32::MAX;
@@ -59,6 +59,10 @@ pub(super) async fn poll(service: &Service, caller: &Caller, body: &Bytes) -> An
     let who = offsets::key(service, &of.info.topic, &request.consumer).ok_or(Code::GROUP_NOT_FOUND)?;
     let poll = Poll { at, of, who, request };
     let (reply, last) = read(service, &poll).await?;
+    let group = offsets::group_of(service, Incarnation::of(&poll.of.info.topic), &poll.who);
+    if let (Some(group), Some(last)) = (group, last) {
+        service.members.served(group, caller.client(), partition, last);
+    }
     if let Some(last) = last.filter(|_| poll.request.auto_commit) {
         offsets::write(service, &poll.of.info.topic, partition, poll.who, Some(last)).await?;
     }
@@ -70,8 +74,12 @@ async fn is_owner(service: &Service, caller: &Caller, request: &PollMessagesRequ
     let Some(found) = service.catalog.topic_if_any(&request.stream_id, &request.topic_id).await? else {
         return Ok(false);
     };
-    let partition = request.partition_id;
-    Ok(partition.is_some_and(|partition| offsets::owns(service, caller, &found, &request.consumer.id, partition)))
+    let of = Incarnation::of(&found.info.topic);
+    let (Some(partition), Some((id, _))) = (request.partition_id, groups::find(service, of, &request.consumer.id))
+    else {
+        return Ok(false);
+    };
+    Ok(service.members.polls((of, id), caller.client(), partition, Instant::now()))
 }
 
 /// The answer, and the offset of its last message.

@@ -22,6 +22,13 @@ pub(crate) enum Login {
     Refused(EvictionReason),
 }
 
+/// True for a login with a version that is not served.
+pub(crate) fn is_of_another_generation(request: &Request) -> bool {
+    request.header.operation == Operation::Register
+        && ClientVersionInfo::decode(&request.body)
+            .is_ok_and(|(info, _)| !is_protocol_compatible(info.protocol_version))
+}
+
 /// Checks version and credentials. A connection that has logged in already keeps its session.
 pub(crate) fn login(service: &Service, connection: u32, current: Option<&Arc<Session>>, request: &Request) -> Login {
     let Ok((info, prefix)) = ClientVersionInfo::decode(&request.body) else {

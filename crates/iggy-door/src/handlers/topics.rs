@@ -115,6 +115,7 @@ pub(super) async fn empty(service: &Service, info: &TopicInfo) -> Result<(), Ref
     if change.look(|table| table.knows(of)) {
         change.write(Record::DropOffsets { of }).await?;
     }
+    service.members.purged(of);
     Ok(())
 }
 

@@ -3,6 +3,7 @@
 //! It lives in the internal topic `iggy` as a log with snapshots, like all of Milena's own state. In memory there is one
 //! table. A change is checked, stored, and only then seen: a client that was answered finds it after a restart.
 
+mod ends;
 mod record;
 mod table;
 
@@ -141,38 +142,6 @@ impl State {
     pub(crate) async fn settle(&self, streams: Vec<Stream>) -> Result<(), StoreError> {
         for Stream { id, name, created_at_micros } in streams {
             self.write(Record::Stream { id, name, created_at_micros }).await?;
-        }
-        Ok(())
-    }
-
-    /// Moves offsets that lie beyond the end of their partition back to its last message, or forgets them where there is none:
-    /// a crash took messages that were read, and those that come in their place are to be read. Needs an end for every
-    /// partition with offsets, which opens it. Not for offsets that may be anything.
-    pub(crate) async fn settle_offsets(&self) -> Result<(), StoreError> {
-        let highest = self.look(Table::highest_offsets);
-        if highest.is_empty() {
-            return Ok(());
-        }
-        for info in answered("the list of topics", self.store.topics()).await? {
-            let of = Incarnation::of(&info.topic);
-            let topic = info.topic.topic();
-            for (partition, offset) in highest.get(&of).into_iter().flatten() {
-                let at = info.topic.partition(*partition);
-                let end = match answered("the end of a partition", self.store.bounds(&at)).await {
-                    Ok(bounds) => bounds.end,
-                    Err(error) => {
-                        tracing::warn!(topic, partition, %error, "offsets are kept without a look at the end");
-                        continue;
-                    }
-                };
-                if *offset < end {
-                    continue;
-                }
-                tracing::warn!(topic, partition, offset, end, "offsets beyond the end of a partition move back");
-                for who in self.look(|table| table.offsets_from(of, *partition, end)) {
-                    self.write(Record::Offset { of, partition: *partition, who, offset: end.checked_sub(1) }).await?;
-                }
-            }
         }
         Ok(())
     }

@@ -58,6 +58,9 @@ pub(crate) enum Record {
     Offset { of: Incarnation, partition: u32, who: ConsumerKey, offset: Option<u64> },
     /// All consumer offsets of that topic are gone.
     DropOffsets { of: Incarnation },
+    /// Those partitions ended there, by number, when the door opened: offsets of messages from there on are those of the last
+    /// one, and where there was none they are gone.
+    Ends { of: Incarnation, ends: Vec<(u32, u64)> },
     /// That topic has no partitions from this one on.
     DropPartitions { of: Incarnation, from: u32 },
     /// The topic is gone.

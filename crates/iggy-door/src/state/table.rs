@@ -87,6 +87,7 @@ impl Table {
                     self.offsets -= before - topic.offsets.len();
                 }
             }
+            Record::Ends { of, ends } => self.cut_offsets(of, &ends),
             Record::Forget { of } => {
                 if let Some(topic) = self.topics.remove(&of) {
                     self.offsets -= topic.offsets.len();
@@ -135,6 +136,18 @@ impl Table {
                 }
             }
         }
+    }
+
+    fn cut_offsets(&mut self, of: Incarnation, ends: &[(u32, u64)]) {
+        let Some(topic) = self.topics.get_mut(&of) else { return };
+        let before = topic.offsets.len();
+        topic.offsets.retain(|(partition, _), offset| {
+            let at = ends.binary_search_by_key(partition, |(partition, _)| *partition);
+            let Some((_, end)) = at.ok().and_then(|at| ends.get(at)) else { return true };
+            *offset = (*offset).min(end.saturating_sub(1));
+            *end > 0
+        });
+        self.offsets -= before - topic.offsets.len();
     }
 
     /// True when the new name of the stream was not settled.
@@ -234,13 +247,6 @@ impl Table {
             (*of, highest)
         };
         self.topics.iter().filter(|(_, topic)| !topic.offsets.is_empty()).map(of_topic).collect()
-    }
-
-    /// Who has an offset of a partition from `end` on.
-    pub(super) fn offsets_from(&self, of: Incarnation, partition: u32, end: u64) -> Vec<ConsumerKey> {
-        let offsets = self.topics.get(&of).map(|topic| topic.offsets.iter());
-        let is_beyond = |((at, _), offset): &(&(u32, ConsumerKey), &u64)| *at == partition && **offset >= end;
-        offsets.into_iter().flatten().filter(is_beyond).map(|((_, who), _)| who.clone()).collect()
     }
 
     /// Stored offsets in all.

@@ -1,5 +1,5 @@
-use milena_store::TopicSettings;
-use milena_store::testing::{Fault, MemoryStore, TestMessage, batch_of};
+use milena_store::testing::{Fault, Layer, Layered, MemoryStore, TestMessage, batch_of};
+use milena_store::{Bounds, PartitionRef, StoreFuture, TopicSettings};
 
 use super::*;
 
@@ -80,6 +80,67 @@ async fn offsets_beyond_the_end_of_a_partition_move_back_to_its_last_message() {
     };
     assert_eq!(stored(&state), [Some(1), Some(2), Some(2), Some(2), None, None]);
     assert_eq!(stored(&open(&store.again()).await), stored(&state), "it is stored");
+}
+
+#[tokio::test]
+async fn ends_are_stored_in_pieces_and_take_nothing_that_is_not_beyond_them() {
+    const PARTITIONS: u32 = 1_001;
+    let store = MemoryStore::new();
+    let topic = store.create_topic("s", "t", PARTITIONS, &TopicSettings::default()).await.unwrap().topic;
+    let of = Incarnation::of(&topic);
+    let state = open(&store).await;
+    for partition in 0..PARTITIONS {
+        let who = ConsumerKey::Number(1);
+        state.write(Record::Offset { of, partition, who, offset: Some(0) }).await.unwrap();
+    }
+    store.append(&topic.partition(500), batch_of(&[TestMessage::new(1, b"m")])).await.unwrap();
+    state.settle_offsets().await.unwrap();
+    for state in [&state, &open(&store.again()).await] {
+        let left = state.look(|table| (table.offsets_count(), table.offset(of, 500, &ConsumerKey::Number(1))));
+        assert_eq!(left, (1, Some(0)));
+    }
+}
+
+/// A store that does not answer for some of its partitions, and says of others that they cannot be read.
+struct Partly {
+    store: MemoryStore,
+    hangs: bool,
+}
+
+impl Layer for Partly {
+    fn below(&self) -> &dyn Store {
+        &self.store
+    }
+
+    fn bounds<'a>(&'a self, at: &'a PartitionRef) -> StoreFuture<'a, Bounds> {
+        match at.partition {
+            _ if at.topic.stream() != "s" => self.store.bounds(at),
+            0 if self.hangs => Box::pin(std::future::pending()),
+            0 => Box::pin(async { Err(StoreError::Broken { context: "a test".to_owned() }) }),
+            _ => self.store.bounds(at),
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_partition_that_cannot_be_read_keeps_its_offsets_and_one_that_does_not_answer_ends_the_start() {
+    let store = MemoryStore::new();
+    let of = Incarnation::of(&topic(&store, "t").await);
+    let state = open(&store).await;
+    for partition in 0..2 {
+        let who = ConsumerKey::Number(1);
+        state.write(Record::Offset { of, partition, who, offset: Some(9) }).await.unwrap();
+    }
+    for hangs in [false, true] {
+        let partly = Partly { store: store.again(), hangs };
+        let state = State::open(Arc::new(Layered(partly)), 0).await.unwrap();
+        let begun = Instant::now();
+        let settled = state.settle_offsets().await;
+        assert_eq!(matches!(settled, Err(StoreError::Busy { .. })), hangs, "{settled:?}");
+        assert!(begun.elapsed() < Duration::from_secs(100), "it is waited for once");
+        let stored = [0, 1].map(|partition| state.look(|table| table.offset(of, partition, &ConsumerKey::Number(1))));
+        assert_eq!(stored, [Some(9), None]);
+    }
 }
 
 #[tokio::test]
@@ -205,6 +266,10 @@ fn the_stored_form_of_every_record_stays_as_it_is() {
         ),
         (Record::DropToken { name: "n".to_owned() }, r#"{"op":"drop_token","name":"n"}"#),
         (Record::Rename { id: 1, name: "n".to_owned(), of: 2 }, r#"{"op":"rename","id":1,"name":"n","of":2}"#),
+        (
+            Record::Ends { of, ends: vec![(4, 5), (6, 0)] },
+            r#"{"op":"ends","of":{"s":1,"t":2,"c":3},"ends":[[4,5],[6,0]]}"#,
+        ),
         (Record::DropPartitions { of, from: 4 }, r#"{"op":"drop_partitions","of":{"s":1,"t":2,"c":3},"from":4}"#),
         (
             Record::Stream { id: 1, name: "n".to_owned(), created_at_micros: 2 },

@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test file uses its part")]
 
+pub(crate) mod raw;
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -19,6 +21,8 @@ pub(crate) struct TestDoor {
     pub(crate) door: Door,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) memory: MemoryStore,
+    /// Bytes that requests may hold.
+    pub(crate) budget: Arc<Memory>,
     pub(crate) config: DoorConfig,
 }
 
@@ -46,11 +50,16 @@ impl TestDoor {
     }
 
     pub(crate) async fn on(memory: MemoryStore, config: DoorConfig) -> Self {
+        Self::within(256 << 20, memory, config).await
+    }
+
+    /// A door whose requests may hold `bytes` in all.
+    pub(crate) async fn within(bytes: usize, memory: MemoryStore, config: DoorConfig) -> Self {
         let store: Arc<dyn Store> = Arc::new(memory.clone());
         let admin: Arc<dyn TopicAdmin> = Arc::new(Arc::clone(&store));
-        let budget = Arc::new(Memory::new(256 << 20));
-        let door = Box::pin(Door::open(config.clone(), Arc::clone(&store), admin, budget)).await.unwrap();
-        Self { door, store, memory, config }
+        let budget = Arc::new(Memory::new(bytes));
+        let door = Box::pin(Door::open(config.clone(), Arc::clone(&store), admin, Arc::clone(&budget))).await.unwrap();
+        Self { door, store, memory, budget, config }
     }
 
     /// The same data behind a new door on the same port.

@@ -15,7 +15,7 @@ use milena_store_embedded::faults::Saved;
 use milena_testkit::{IggyServers, SOON, TestServer};
 use tempfile::TempDir;
 
-use crate::script::{Host, login};
+use crate::script::{Host, REBALANCING_TIMEOUT_MS, login};
 
 /// Bytes of one answer to a poll at the door: less than its default, so that the script can pass it.
 pub(crate) const POLL_BYTES_MAX: usize = 2 << 20;
@@ -29,8 +29,12 @@ pub(crate) enum Place {
 impl Place {
     /// A server of this binary on an empty folder.
     pub(crate) fn server(binary: &Path) -> Self {
-        let often = [("IGGY_DATA_MAINTENANCE_MESSAGES_INTERVAL", "1 s")];
-        Self::Server(IggyServers::start(binary, 1, &often))
+        let timeout = format!("{REBALANCING_TIMEOUT_MS} ms");
+        let envs = [
+            ("IGGY_DATA_MAINTENANCE_MESSAGES_INTERVAL", "1 s"),
+            ("IGGY_CONSUMER_GROUP_REBALANCING_TIMEOUT", timeout.as_str()),
+        ];
+        Self::Server(IggyServers::start(binary, 1, &envs))
     }
 
     pub(crate) async fn door() -> Self {
@@ -120,7 +124,11 @@ impl Running {
             password: Some(Secret::new(login::PASSWORD)),
             offset_rules: OffsetRules::Server,
             instance_id: 0,
-            limits: DoorLimits { poll_bytes_max: POLL_BYTES_MAX, ..DoorLimits::default() },
+            limits: DoorLimits {
+                poll_bytes_max: POLL_BYTES_MAX,
+                rebalancing_timeout: Duration::from_millis(REBALANCING_TIMEOUT_MS),
+                ..DoorLimits::default()
+            },
         };
         let door = Box::pin(Door::open(config, store, topics, memory)).await.unwrap();
         Self { server, door }

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use milena_iggy_door::{DoorConfig, DoorLimits, OffsetRules, Secret};
 
-use super::keys::{Key, WIRE_MAX, chosen, number, text, time};
+use super::keys::{Key, WIRE_MAX, chosen, count, number, text, time};
 use super::kinds::{Kind, Setting};
 use super::settings::Settings;
 
@@ -144,6 +144,20 @@ pub(super) const IGGY_DOOR: &[Key] = &[
         "Largest request of an Iggy client that has not logged in. A larger one closes its connection."
     ),
     number!(connections_max, COUNT, "Connections of Iggy clients. One more is closed at once."),
+    Key {
+        path: "iggy_door.connections_per_address_max",
+        kind: Kind::NumberOrUnlimited { min: 1, max: WIRE_MAX },
+        help: "Connections of Iggy clients from one address. One more is closed at once.",
+        get: |settings| settings.iggy_door.limits.connections_per_address_max.map_or(Setting::Unlimited, count),
+        set: |settings, value| {
+            settings.iggy_door.limits.connections_per_address_max = match value {
+                Setting::Unlimited => None,
+                Setting::Number(connections) => Some(usize::try_from(connections).ok()?),
+                _ => return None,
+            };
+            Some(())
+        },
+    },
     time!(login_timeout, zero: false, "Time that an Iggy client has to log in before its connection is closed."),
     number!(login_failures_max, COUNT, "Failed logins of one connection before it is closed."),
     time!(idle_timeout, zero: false, "Time without a request after which a connection of an Iggy client is closed."),
@@ -151,6 +165,11 @@ pub(super) const IGGY_DOOR: &[Key] = &[
         heartbeat_timeout,
         zero: false,
         "Time without a request after which a member of an Iggy consumer group loses its place."
+    ),
+    time!(
+        rebalancing_timeout,
+        zero: false,
+        "Time that a partition of an Iggy consumer group waits for messages to be committed before another member gets it."
     ),
     time!(read_timeout, zero: false, "Time without progress within a request after which its connection is closed."),
     time!(write_timeout, zero: false, "Time without progress within an answer after which its connection is closed."),

@@ -15,11 +15,6 @@ pub(super) fn write(metrics: &DoorMetrics, connections: usize, families: &mut Fa
             &metrics.accepted,
         ),
         (
-            "milena_iggy_connections_refused_total",
-            "Connections of Iggy clients that were closed at accept, for there were too many.",
-            &metrics.refused,
-        ),
-        (
             "milena_iggy_connections_accept_errors_total",
             "Failures of accept itself, such as too many open files.",
             &metrics.accept_errors,
@@ -41,6 +36,14 @@ pub(super) fn write(metrics: &DoorMetrics, connections: usize, families: &mut Fa
     for (name, help, counter) in counters {
         families.counter(name, help, counter.get())?;
     }
+    families.counters(
+        "milena_iggy_connections_refused_total",
+        "Connections of Iggy clients that were closed at accept, by the limit that was passed.",
+        [
+            ([("limit", "connections_max")], metrics.refused.get()),
+            ([("limit", "connections_per_address_max")], metrics.refused_per_address.get()),
+        ],
+    )?;
     families.counters(
         "milena_iggy_logins_total",
         "Logins of Iggy clients, by what they showed.",

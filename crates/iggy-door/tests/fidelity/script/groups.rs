@@ -10,7 +10,7 @@ use iggy_binary_protocol::{AckLevel, WireConsumer, WireIdentifier, WireOptions, 
 
 use super::admin::topic;
 use super::data::{plain, plain_to, poll_as};
-use super::{Script, bytes, ids, named, wire_name};
+use super::{REBALANCING_TIMEOUT_MS, Script, bytes, ids, named, wire_name};
 
 pub(super) fn store(consumer: &WireConsumer, topic: &str, partition_id: Option<u32>, offset: u64) -> Vec<u8> {
     let (consumer, stream_id, topic_id) = (consumer.clone(), named("s"), named(topic));
@@ -183,4 +183,96 @@ pub(super) fn handover(script: &mut Script) {
     script.on('a');
     script.does("leave with work", Operation::LeaveConsumerGroup, this());
     script.does("delete the topic to hand over", Operation::DeleteTopic, ids(&["s", "h"]));
+}
+
+/// A group of a topic of its own whose first member, `a`, was given a message of each partition and commits none.
+fn at_work(script: &mut Script, name: &str, partitions: u32) {
+    let create = topic("s", name, partitions, WireOptions::empty());
+    script.does(&format!("create topic {name}"), Operation::CreateTopic, create);
+    for partition in 0..partitions {
+        let body = plain_to(name, partition, b"work");
+        script.does(&format!("send work to partition {partition} of {name}"), Operation::SendMessages, body);
+    }
+    script.does(&format!("create a group of {name}"), Operation::CreateConsumerGroup, group(name, name));
+    script.does(&format!("join {name} first"), Operation::JoinConsumerGroup, ids(&["s", name, name]));
+    let who = WireConsumer::consumer_group(named(name));
+    for partition in 0..partitions {
+        let body = poll_as(who.clone(), name, Some(partition), From::next(), 5, false);
+        script.asks(&format!("poll work of partition {partition} of {name}"), code::POLL_MESSAGES_CODE, body);
+    }
+}
+
+/// Three members, of whom two wait for partitions of the first: one gets its own by a commit, one when it waited long enough.
+pub(super) fn handovers(script: &mut Script) {
+    at_work(script, "three", 3);
+    let this = || ids(&["s", "three", "three"]);
+    let who = WireConsumer::consumer_group(named("three"));
+    let poll = |partition| poll_as(who.clone(), "three", Some(partition), From::next(), 5, false);
+    for on in ['c', 'd'] {
+        script.on(on);
+        script.does(&format!("{on} joins three"), Operation::JoinConsumerGroup, this());
+        script.asks(&format!("sync of {on}, which waits"), code::SYNC_CONSUMER_GROUP_CODE, this());
+    }
+    script.on('a');
+    script.asks("three while two wait", code::GET_CONSUMER_GROUP_CODE, this());
+    script.asks("sync of who is waited for", code::SYNC_CONSUMER_GROUP_CODE, this());
+    script.does("commit for one who waits", Operation::StoreConsumerOffset, store(&who, "three", Some(2), 0));
+    script.settle(1_500);
+    script.asks("three while one waits", code::GET_CONSUMER_GROUP_CODE, this());
+    script.does(
+        "commit what is not one's own any more",
+        Operation::StoreConsumerOffset,
+        store(&who, "three", Some(2), 0),
+    );
+    script.wait(REBALANCING_TIMEOUT_MS + 2_000);
+    script.asks("three when nobody waits", code::GET_CONSUMER_GROUP_CODE, this());
+    script.does("commit too late", Operation::StoreConsumerOffset, store(&who, "three", Some(1), 0));
+    script.on('d');
+    script.asks("sync of who waited long enough", code::SYNC_CONSUMER_GROUP_CODE, this());
+    script.asks("poll of who waited long enough", code::POLL_MESSAGES_CODE, poll(1));
+    for on in ['a', 'c', 'd'] {
+        script.on(on);
+        script.does(&format!("{on} leaves three"), Operation::LeaveConsumerGroup, this());
+    }
+    script.does("delete topic three", Operation::DeleteTopic, ids(&["s", "three"]));
+}
+
+/// Who leaves is not waited for, and who waited and leaves gets nothing.
+pub(super) fn partings(script: &mut Script) {
+    for (name, leaves, stays) in [("source", 'a', 'c'), ("target", 'c', 'a')] {
+        script.on('a');
+        at_work(script, name, 2);
+        let this = || ids(&["s", name, name]);
+        let who = WireConsumer::consumer_group(named(name));
+        script.on('c');
+        script.does(&format!("c joins {name}"), Operation::JoinConsumerGroup, this());
+        script.on(leaves);
+        script.does(&format!("{leaves} leaves {name}"), Operation::LeaveConsumerGroup, this());
+        script.on(stays);
+        script.settle(500);
+        script.asks(&format!("{name} after that"), code::GET_CONSUMER_GROUP_CODE, this());
+        script.asks(&format!("sync of who stays in {name}"), code::SYNC_CONSUMER_GROUP_CODE, this());
+        let poll = poll_as(who, name, Some(1), From::next(), 5, false);
+        script.asks(&format!("poll of who stays in {name}"), code::POLL_MESSAGES_CODE, poll);
+        script.does(&format!("{stays} leaves {name}, too"), Operation::LeaveConsumerGroup, this());
+        script.does(&format!("delete topic {name}"), Operation::DeleteTopic, ids(&["s", name]));
+    }
+}
+
+/// A purge takes what was given out, too: nothing of it is waited for.
+pub(super) fn purged_at_work(script: &mut Script) {
+    at_work(script, "purged", 2);
+    let this = || ids(&["s", "purged", "purged"]);
+    script.does("purge a topic at work", Operation::PurgeTopic, ids(&["s", "purged"]));
+    script.settle(500);
+    script.on('c');
+    script.does("join after a purge", Operation::JoinConsumerGroup, this());
+    script.settle(1_500);
+    script.asks("a group after a purge", code::GET_CONSUMER_GROUP_CODE, this());
+    script.asks("sync of who joined after a purge", code::SYNC_CONSUMER_GROUP_CODE, this());
+    for on in ['a', 'c'] {
+        script.on(on);
+        script.does(&format!("{on} leaves purged"), Operation::LeaveConsumerGroup, this());
+    }
+    script.does("delete topic purged", Operation::DeleteTopic, ids(&["s", "purged"]));
 }

@@ -57,6 +57,9 @@ pub(crate) struct Step {
     pub(crate) wait_ms: u64,
 }
 
+/// How long a partition waits for a commit, on both sides: longer than the steps of a handover take at a server.
+pub(crate) const REBALANCING_TIMEOUT_MS: u64 = 5_000;
+
 pub(crate) struct Script {
     steps: Vec<Step>,
     on: char,
@@ -67,7 +70,7 @@ pub(crate) struct Script {
 /// The whole script.
 pub(crate) fn script() -> Vec<Step> {
     let mut script = Script { steps: Vec::new(), on: 'a', settle_ms: 0, wait_ms: 0 };
-    let sections: [fn(&mut Script); 25] = [
+    let sections: [fn(&mut Script); 28] = [
         login::strangers,
         login::system,
         login::tokens,
@@ -88,6 +91,9 @@ pub(crate) fn script() -> Vec<Step> {
         groups::groups,
         groups::members,
         groups::handover,
+        groups::handovers,
+        groups::partings,
+        groups::purged_at_work,
         malformed::unsupported,
         malformed::commands,
         login::end,
