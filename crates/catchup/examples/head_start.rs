@@ -1,11 +1,12 @@
 //! Measures what the library is for: how long after its start a consumer that is far behind sees a new record, and how fast it works
 //! through the old ones, against a plain consumer on the same broker.
 //!
-//! `head_start BOOTSTRAP [RECORDS]` makes a topic of its own with one partition and records of 100 bytes. Each consumer starts in a
-//! group of its own with offset 0 committed. A record is produced as soon as it has its partition; the time until that record comes
-//! is the first number, the rate at which the old records come the second. Then the catch-up consumer idles for ten seconds, and the
-//! processor time of that is the third. The plain consumer comes twice: with librdkafka's defaults, and with what the catch-up
-//! consumer sets for its backfill.
+//! `head_start BOOTSTRAP [RECORDS [ROUNDS]]` makes a topic of its own with one partition and records of 100 bytes. Each consumer
+//! starts in a group of its own with offset 0 committed. A record is produced as soon as it has its partition. What is measured: the
+//! time until that record comes; the old records a second, once since the assignment and once from the first of them to the last; and
+//! the processor time of this process. The plain consumer comes twice: with librdkafka's defaults, and with what the catch-up consumer
+//! sets for its backfill (`alike`). All three come in turn, so many rounds long. Then the catch-up consumer idles for ten seconds, and
+//! the processor time of that is the last of these numbers.
 //!
 //! At last a catch-up consumer whose application takes a record every hundredth of a second and finishes none, for ten seconds: how
 //! much memory the process takes more than before.
@@ -28,11 +29,83 @@ type Failure = Box<dyn std::error::Error>;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// For so long the consumer that is at the end of the log is watched.
+const IDLE: Duration = Duration::from_secs(10);
+
+/// What one consumer did.
+struct Measured {
+    /// Seconds from the assignment to the record that was produced then.
+    new: f64,
+    /// Old records a second, since the assignment.
+    since_assignment: f64,
+    /// Old records a second, from the first of them on.
+    first_to_last: f64,
+    /// Seconds of processor time, from the assignment to the last record.
+    processor: f64,
+}
+
+impl std::fmt::Display for Measured {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { new, since_assignment, first_to_last, processor } = self;
+        write!(f, "a new record after {new:.3} s, {since_assignment:.0} old records/s since the assignment, ")?;
+        write!(f, "{first_to_last:.0} from the first to the last, {processor:.2} s of processor time")
+    }
+}
+
+/// Takes the times while one consumer runs, from the assignment on.
+struct Watch {
+    records: i64,
+    start: Instant,
+    ticks: u32,
+    new: Option<Duration>,
+    first_old: Option<Duration>,
+    last_old: Option<Duration>,
+    old: i64,
+}
+
+impl Watch {
+    /// Of so many old records.
+    fn start(records: i64) -> Result<Self, Failure> {
+        let (start, ticks) = (Instant::now(), cpu_ticks()?);
+        Ok(Self { records, start, ticks, new: None, first_old: None, last_old: None, old: 0 })
+    }
+
+    fn saw_old(&mut self) {
+        self.old += 1;
+        if self.old == 1 {
+            self.first_old = Some(self.start.elapsed());
+        }
+        if self.old == self.records {
+            self.last_old = Some(self.start.elapsed());
+        }
+    }
+
+    fn saw_new(&mut self) {
+        self.new = self.new.or_else(|| Some(self.start.elapsed()));
+    }
+
+    fn goes_on(&self) -> bool {
+        self.new.is_none() || self.last_old.is_none()
+    }
+
+    fn end(self) -> Result<Measured, Failure> {
+        let (first, last) = (self.first_old.ok_or("no old record")?, self.last_old.ok_or("not all old records")?);
+        Ok(Measured {
+            new: self.new.ok_or("no new record")?.as_secs_f64(),
+            since_assignment: rate(self.records, last),
+            first_to_last: rate(self.records - 1, last - first),
+            // A tick of Linux is a hundredth of a second.
+            processor: f64::from(cpu_ticks()? - self.ticks) / 100.0,
+        })
+    }
+}
+
 #[tokio::main]
 async fn main() -> Result<(), Failure> {
     let mut args = std::env::args().skip(1);
     let bootstrap = args.next().ok_or("usage: head_start BOOTSTRAP [RECORDS]")?;
-    let records = args.next().map_or(Ok(1_000_000), |text| text.parse::<i64>())?;
+    let mut records = args.next().map_or(Ok(1_000_000), |text| text.parse::<i64>())?;
+    let rounds = args.next().map_or(Ok(1), |text| text.parse::<u32>())?;
     let mut base = ClientConfig::new();
     base.set("bootstrap.servers", bootstrap);
     let topic = format!("head-start-{}", std::process::id());
@@ -45,17 +118,24 @@ async fn main() -> Result<(), Failure> {
     produce(&base, &topic, records)?;
     println!("{records} records of lag");
 
-    let (first, rate) = tokio::task::block_in_place(|| plain(&base, &topic, "plain", records))?;
-    println!("plain:    a new record after {first:.3} s, {rate:.0} old records/s");
     let mut alike = base.clone();
     alike.set("fetch.queue.backoff.ms", "10").set("queued.max.messages.kbytes", (16 << 10).to_string());
-    let (first, rate) = tokio::task::block_in_place(|| plain(&alike, &topic, "alike", records + 1))?;
-    println!("alike:    a new record after {first:.3} s, {rate:.0} old records/s");
-    let (first, rate, idle) = catch_up(&base, &topic, records + 2).await?;
-    println!(
-        "catch-up: a new record after {first:.3} s, {rate:.0} old records/s, idle {:.2} % of a core",
-        idle * 100.0
-    );
+    for round in 1..=rounds {
+        // Each of them leaves a record more.
+        let defaults = tokio::task::block_in_place(|| plain(&base, &topic, &format!("plain-{round}"), records))?;
+        println!("plain:    {defaults}");
+        let alike = tokio::task::block_in_place(|| plain(&alike, &topic, &format!("alike-{round}"), records + 1))?;
+        println!("alike:    {alike}");
+        let idle = if round == rounds { IDLE } else { Duration::ZERO };
+        let catch_up = catch_up(&base, &topic, &format!("catch-up-{round}"), records + 2, idle).await?;
+        println!("catch-up: {catch_up}");
+        println!(
+            "catch-up to alike: {:.2} since the assignment, {:.2} from the first old record to the last",
+            catch_up.since_assignment / alike.since_assignment,
+            catch_up.first_to_last / alike.first_to_last
+        );
+        records += 3;
+    }
     println!("resident at the most: {} KiB", status_kib("VmHWM:").unwrap_or(0));
     println!("slow application: {} KiB more than before, at the most", slow(&base, &topic).await?);
     Ok(())
@@ -87,8 +167,7 @@ fn group(base: &ClientConfig, topic: &str, name: &str) -> Result<ClientConfig, F
     Ok(config)
 }
 
-/// Seconds from the assignment to a record produced then, and old records per second.
-fn plain(base: &ClientConfig, topic: &str, name: &str, records: i64) -> Result<(f64, f64), Failure> {
+fn plain(base: &ClientConfig, topic: &str, name: &str, records: i64) -> Result<Measured, Failure> {
     let consumer: BaseConsumer = group(base, topic, name)?.create()?;
     consumer.subscribe(&[topic])?;
     while consumer.assignment()?.count() == 0 {
@@ -96,28 +175,33 @@ fn plain(base: &ClientConfig, topic: &str, name: &str, records: i64) -> Result<(
             return Err(error.into());
         }
     }
-    let start = Instant::now();
+    let mut watch = Watch::start(records)?;
     produce(base, topic, 1)?;
-    let mut old = None;
-    loop {
+    while watch.goes_on() {
         match consumer.poll(PATIENCE).ok_or("no record")? {
-            Ok(record) if record.offset() >= records => break,
-            Ok(record) if record.offset() == records - 1 => old = Some(start.elapsed()),
-            Ok(_) | Err(KafkaError::PartitionEOF(_)) => {}
+            Ok(record) if record.offset() >= records => watch.saw_new(),
+            Ok(_) => watch.saw_old(),
+            Err(KafkaError::PartitionEOF(_)) => {}
             Err(error) => return Err(error.into()),
         }
     }
-    Ok((start.elapsed().as_secs_f64(), rate(records, old.ok_or("no old record")?)))
+    watch.end()
 }
 
-async fn catch_up(base: &ClientConfig, topic: &str, records: i64) -> Result<(f64, f64, f64), Failure> {
-    let config = group(base, topic, "catch-up")?;
+async fn catch_up(
+    base: &ClientConfig,
+    topic: &str,
+    name: &str,
+    records: i64,
+    idle: Duration,
+) -> Result<Measured, Failure> {
+    let config = group(base, topic, name)?;
     let consumer = CatchUpConsumer::builder(config).commit(Commit::Every(Duration::from_secs(1))).build()?;
     consumer.subscribe(&[topic])?;
     while consumer.status().is_empty() {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
-    let start = Instant::now();
+    let mut watch = Watch::start(records)?;
     // A record that is there before the fork would be an old one.
     while consumer.status().iter().any(|(_, status)| status.state == State::Resolving) {
         tokio::time::sleep(Duration::from_millis(1)).await;
@@ -125,28 +209,23 @@ async fn catch_up(base: &ClientConfig, topic: &str, records: i64) -> Result<(f64
     let producing = (base.clone(), topic.to_owned());
     tokio::task::spawn_blocking(move || produce(&producing.0, &producing.1, 1).map_err(|error| error.to_string()))
         .await??;
-    let (mut first, mut old, mut done) = (None, None, 0);
-    while first.is_none() || old.is_none() {
+    while watch.goes_on() {
         let delivery = consumer.recv().await?.ok_or("the consumer ended")?;
         match delivery.lane() {
-            Lane::Live => first = first.or_else(|| Some(start.elapsed())),
-            Lane::Backfill => {
-                done += 1;
-                if done == records {
-                    old = Some(start.elapsed());
-                }
-            }
+            Lane::Live => watch.saw_new(),
+            Lane::Backfill => watch.saw_old(),
         }
         delivery.ack();
     }
-    tokio::time::sleep(Duration::from_secs(2)).await;
-    let before = cpu_ticks()?;
-    tokio::time::sleep(Duration::from_secs(10)).await;
-    // A tick of Linux is a hundredth of a second.
-    let idle = f64::from(cpu_ticks()? - before) / 1_000.0;
+    let measured = watch.end()?;
+    if !idle.is_zero() {
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        let before = cpu_ticks()?;
+        tokio::time::sleep(idle).await;
+        println!("idle:     {:.2} % of a core", f64::from(cpu_ticks()? - before) / idle.as_secs_f64());
+    }
     consumer.close().await?;
-    let (first, old) = (first.ok_or("no new record")?, old.ok_or("no old record")?);
-    Ok((first.as_secs_f64(), rate(records, old), idle))
+    Ok(measured)
 }
 
 /// KiB of resident memory that a consumer takes whose application finishes nothing, while new records come too.
