@@ -63,12 +63,12 @@ pub(crate) enum Job {
 /// What the broker says.
 #[derive(Debug)]
 pub(crate) enum Answer {
-    Resolved(TopicPartition, Epoch, Option<Resolved>),
+    Resolved(Epoch, Option<Resolved>),
     LogEnds(TopicPartition, Epoch, Doubt, KafkaResult<(i64, i64)>),
     /// Whether a checkpoint is stored, or removed.
     Saved(TopicPartition, Epoch, CommitId, bool),
     Committed(Vec<(View, Result<(), CommitFailure>)>),
-    ReadBack(TopicPartition, Epoch, Option<(i64, String)>),
+    ReadBack(Epoch, Option<(i64, String)>),
 }
 
 /// A thread that asks. It ends when this is dropped, after the question it is at.
@@ -136,7 +136,7 @@ impl Asker {
                 Job::ReadBack(partition, epoch) => {
                     let found = committed(&consumer, list_of(std::slice::from_ref(&partition)));
                     let found = found.ok().and_then(|mut all| all.pop()).and_then(|(_, found)| found.ok().flatten());
-                    self.answer(Answer::ReadBack(partition, epoch, found));
+                    self.answer(Answer::ReadBack(epoch, found));
                 }
                 Job::Nudge(partition) => {
                     if let Err(error) = consumer.fetch_watermarks(&partition.topic, partition.partition, PATIENCE) {
@@ -170,7 +170,7 @@ impl Asker {
             let checkpoint = stored.remove(&partition);
             let both = offset.zip(checkpoint);
             let resolved = both.and_then(|(offset, checkpoint)| self.ends(consumer, &partition, offset, checkpoint));
-            self.answer(Answer::Resolved(partition, epoch, resolved));
+            self.answer(Answer::Resolved(epoch, resolved));
         }
     }
 

@@ -75,7 +75,7 @@ impl Delivery {
     /// Gives the record back: it comes again in this process, in the same lane, after those that are queued already. When the
     /// partition is leaving it is let go, and the next owner gets it.
     pub fn defer(self) {
-        self.ack.shared.defer(&self.ack.partition, self.ack.epoch, self.record);
+        self.ack.shared.defer(self.ack.epoch, self.record);
     }
 
     /// The record, and the token to acknowledge it with, for instance in another task.
@@ -96,7 +96,7 @@ pub struct Ack {
 impl Ack {
     /// Says that the record is finished.
     pub fn ack(self) -> AckOutcome {
-        self.shared.ack(&self.partition, self.epoch, self.offset)
+        self.shared.ack(self.epoch, self.offset)
     }
 
     /// Where the record is from.

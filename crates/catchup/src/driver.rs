@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 
 use rdkafka::config::ClientConfig;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
-use rdkafka::message::Message;
+use rdkafka::message::{Message, OwnedMessage};
 use tokio::sync::oneshot;
 
 use crate::broker::{Answer, Broker, Doubt, Job};
@@ -32,13 +32,13 @@ use crate::checkpoint::{Write, Writer};
 use crate::delivery::TopicPartition;
 use crate::error::number;
 use crate::member::Member;
-use crate::queues::{Failure, Polled};
+use crate::queues::{Failure, Polled, Queues};
 use crate::reader::Reader;
-use crate::shared::Shared;
+use crate::shared::{Batch, Shared};
 use crate::wake::Wake;
-use crate::{Commit, Epoch, Error, Event, Input, Lane};
+use crate::{Bound, Commit, Epoch, Error, Event, Input, Lane};
 
-/// Records taken from one client, or one partition of the reader, before the others are looked at.
+/// Records taken from one lane of one partition before the others are looked at.
 const BATCH: usize = 512;
 
 /// The longest sleep: what a missed wake-up could cost.
@@ -98,6 +98,8 @@ pub(crate) struct Driver {
     leaving: Option<group::Leaving>,
     closing: Vec<oneshot::Sender<Result<(), Error>>>,
     end: Option<Result<(), Error>>,
+    /// Empty; kept for its memory.
+    batch: Batch,
 }
 
 /// What a driver is made of.
@@ -133,6 +135,7 @@ impl Driver {
             leaving: None,
             closing: Vec::new(),
             end: None,
+            batch: Batch::new(),
         };
         driver.next_commit = driver.interval().map(|interval| Instant::now() + interval);
         driver
@@ -141,6 +144,8 @@ impl Driver {
     /// Goes on until the consumer is closed or the client cannot go on.
     pub(crate) fn run(mut self) {
         while self.end.is_none() {
+            // First, so that a lane that acknowledgements let go on is read in this round.
+            self.do_tasks();
             let more = self.poll_member() | self.poll_reader();
             self.obey();
             self.hear();
@@ -166,11 +171,7 @@ impl Driver {
     fn poll_member(&mut self) -> bool {
         loop {
             match self.member.queues.poll_common() {
-                // It was fetched before its queue was split off; its partition knows what to do with it.
-                Polled::Record(record) => {
-                    let partition = TopicPartition::new(record.topic(), record.partition());
-                    self.shared.fetched(&partition, Lane::Live, record);
-                }
+                Polled::Record(record, bytes) => self.fetched_early(Lane::Live, record, bytes),
                 Polled::Failed(failure) => self.member_failed(failure),
                 Polled::End => {}
                 Polled::Empty => break,
@@ -184,10 +185,7 @@ impl Driver {
     fn poll_reader(&mut self) -> bool {
         while let Some(reader) = &self.reader {
             match reader.queues.poll_common() {
-                Polled::Record(record) => {
-                    let partition = TopicPartition::new(record.topic(), record.partition());
-                    self.shared.fetched(&partition, Lane::Backfill, record);
-                }
+                Polled::Record(record, bytes) => self.fetched_early(Lane::Backfill, record, bytes),
                 Polled::Failed(Failure { error, .. }) => tracing::debug!("reader: {error}"),
                 Polled::End => {}
                 Polled::Empty => break,
@@ -197,40 +195,55 @@ impl Driver {
         opened.iter().fold(false, |more, partition| self.poll_lane(Lane::Backfill, partition) | more)
     }
 
-    /// One batch of a partition's lane.
+    /// A record that was fetched before its queue was split off; its partition knows what to do with it.
+    fn fetched_early(&self, lane: Lane, record: OwnedMessage, bytes: u64) {
+        let partition = TopicPartition::new(record.topic(), record.partition());
+        self.shared.fetched(&partition, lane, &mut vec![(record, bytes)]);
+    }
+
+    /// One batch of a partition's lane: as much as the lane takes until it is full, so that what is over stays with the client. `true`
+    /// when there may be more.
     fn poll_lane(&mut self, lane: Lane, partition: &TopicPartition) -> bool {
-        for _ in 0..BATCH {
-            let polled = match lane {
-                Lane::Live => self.member.queues.poll(partition),
-                Lane::Backfill => self.reader.as_ref().map_or(Polled::Empty, |reader| reader.queues.poll(partition)),
-            };
-            match polled {
-                Polled::Record(record) => {
-                    if !self.shared.fetched(partition, lane, record) {
-                        continue;
-                    }
-                }
-                Polled::End => {
-                    if lane == Lane::Backfill {
-                        self.reader_ended(partition);
-                    }
-                }
-                Polled::Failed(Failure { error, reason }) => {
-                    tracing::warn!("{lane:?} lane of {partition}: {error}: {reason}");
-                    match error.rdkafka_error_code() {
-                        Some(RDKafkaErrorCode::AutoOffsetReset) => self.ask_for_ends(partition, lane),
-                        code => {
-                            let code = number(code.unwrap_or(RDKafkaErrorCode::Fail));
-                            self.shared.tell(partition, Event::ReadFailed { lane, code, reason });
-                        }
-                    }
-                }
-                Polled::Empty => return false,
-            }
-            // A lane that is paused by a record is not read on.
+        let Bound { records, bytes } = self.shared.room(partition, lane);
+        let room = Bound { records: records.min(BATCH), bytes };
+        let mut batch = std::mem::take(&mut self.batch);
+        let other = self.queues(lane).map_or(Some(Polled::Empty), |queues| queues.fill(partition, room, &mut batch));
+        // One lock and at most one wake-up for all of them.
+        let tasks = !batch.is_empty() && self.shared.fetched(partition, lane, &mut batch);
+        self.batch = batch;
+        if tasks {
             self.do_tasks();
         }
+        match other {
+            None | Some(Polled::Record(..)) => return true,
+            Some(Polled::Empty) => return false,
+            // A lane that ended with one of these records does not care for what came behind it.
+            Some(_) if !self.queues(lane).is_some_and(|queues| queues.has(partition)) => return false,
+            Some(Polled::End) => {
+                if lane == Lane::Backfill {
+                    self.reader_ended(partition);
+                }
+            }
+            Some(Polled::Failed(Failure { error, reason })) => {
+                tracing::warn!("{lane:?} lane of {partition}: {error}: {reason}");
+                match error.rdkafka_error_code() {
+                    Some(RDKafkaErrorCode::AutoOffsetReset) => self.ask_for_ends(partition, lane),
+                    code => {
+                        let code = number(code.unwrap_or(RDKafkaErrorCode::Fail));
+                        self.shared.tell(partition, Event::ReadFailed { lane, code, reason });
+                    }
+                }
+            }
+        }
+        self.do_tasks();
         true
+    }
+
+    fn queues(&self, lane: Lane) -> Option<&Queues> {
+        match lane {
+            Lane::Live => Some(&self.member.queues),
+            Lane::Backfill => self.reader.as_ref().map(|reader| &reader.queues),
+        }
     }
 
     fn member_failed(&mut self, failure: Failure) {
@@ -276,11 +289,11 @@ impl Driver {
     fn hear(&mut self) {
         while let Ok(answer) = self.answers.try_recv() {
             match answer {
-                Answer::Resolved(partition, epoch, Some(resolved)) => {
-                    self.shared.step_in(&partition, epoch, Input::Resolved(resolved));
+                Answer::Resolved(epoch, Some(resolved)) => {
+                    self.shared.step_in(epoch, Input::Resolved(resolved));
                 }
-                Answer::Resolved(partition, epoch, None) => {
-                    self.shared.step_in(&partition, epoch, Input::ResolveFailed);
+                Answer::Resolved(epoch, None) => {
+                    self.shared.step_in(epoch, Input::ResolveFailed);
                 }
                 Answer::LogEnds(partition, epoch, Doubt::Position(lane), ends) => {
                     self.ends_are(&partition, epoch, lane, ends);
@@ -290,10 +303,10 @@ impl Driver {
                 }
                 Answer::Committed(views) => self.committed(views),
                 Answer::Saved(partition, epoch, id, ok) => self.saved(&partition, epoch, id, ok),
-                Answer::ReadBack(partition, epoch, found) => {
+                Answer::ReadBack(epoch, found) => {
                     // Not answered is not "not kept": it is asked again after a later commit.
                     let (floor, metadata) = found.unwrap_or((-1, String::new()));
-                    self.shared.step_in(&partition, epoch, Input::ReadBack { floor, metadata });
+                    self.shared.step_in(epoch, Input::ReadBack { floor, metadata });
                 }
             }
         }

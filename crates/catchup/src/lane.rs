@@ -1,7 +1,6 @@
 //! One lane: what was fetched through it and is not acknowledged.
 
-use std::collections::BTreeMap;
-
+use crate::flights::{Flights, Phase};
 use crate::settings::Bound;
 use crate::status::LaneStatus;
 
@@ -14,23 +13,6 @@ pub enum Lane {
     Backfill,
 }
 
-/// Where a record in flight is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Phase {
-    /// Kept back until the backfill is through.
-    Held,
-    /// On its way to the application.
-    Queued,
-    /// The application has it.
-    InHand,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Flight {
-    bytes: u64,
-    phase: Phase,
-}
-
 /// Position and flights of one lane. Rule 1 of the ledger is [`LaneState::take`]: a record is in flight from the same
 /// step on in which the position moves past it.
 #[derive(Debug)]
@@ -39,7 +21,7 @@ pub(crate) struct LaneState {
     pub(crate) position: i64,
     /// The backfill ends here.
     pub(crate) end: i64,
-    flights: BTreeMap<i64, Flight>,
+    flights: Flights,
     bytes: u64,
     in_hand: usize,
     bound: Bound,
@@ -51,20 +33,21 @@ pub(crate) struct LaneState {
 impl LaneState {
     pub(crate) fn new(position: i64, end: i64, bound: Bound, paused: bool) -> Self {
         let bound = Bound { records: bound.records.max(1), bytes: bound.bytes.max(1) };
-        let flights = BTreeMap::new();
+        let flights = Flights::default();
         Self { position, end, flights, bytes: 0, in_hand: 0, bound, full: false, paused }
     }
 
     pub(crate) fn take(&mut self, offset: i64, bytes: u64, phase: Phase) {
         self.position = offset.saturating_add(1);
-        self.flights.insert(offset, Flight { bytes, phase });
+        self.flights.push(offset, bytes, phase);
         self.bytes = self.bytes.saturating_add(bytes);
     }
 
     /// Moves a record from one phase to another. `false`, and nothing moves, when it was not in that phase.
     pub(crate) fn shift(&mut self, offset: i64, from: Phase, to: Phase) -> bool {
-        let Some(flight) = self.flights.get_mut(&offset).filter(|flight| flight.phase == from) else { return false };
-        flight.phase = to;
+        if !self.flights.shift(offset, from, to) {
+            return false;
+        }
         self.in_hand += usize::from(to == Phase::InHand);
         self.in_hand -= usize::from(from == Phase::InHand);
         true
@@ -72,23 +55,24 @@ impl LaneState {
 
     /// Takes a record that the application has out of flight.
     pub(crate) fn land(&mut self, offset: i64) -> bool {
-        if !self.shift(offset, Phase::InHand, Phase::Queued) {
-            return false;
-        }
-        if let Some(flight) = self.flights.remove(&offset) {
-            self.bytes = self.bytes.saturating_sub(flight.bytes);
-        }
+        let Some(bytes) = self.flights.land(offset, Phase::InHand) else { return false };
+        self.in_hand -= 1;
+        self.bytes = self.bytes.saturating_sub(bytes);
         true
     }
 
     /// Lets all records go that were kept back, and names them in order.
     pub(crate) fn release_held(&mut self) -> Vec<i64> {
-        let held = self.flights.iter_mut().filter(|(_, flight)| flight.phase == Phase::Held);
-        held.map(|(offset, flight)| {
-            flight.phase = Phase::Queued;
-            *offset
-        })
-        .collect()
+        self.flights.release()
+    }
+
+    /// What the lane takes until it is full: at least one record, since one is what a reader must take to go on.
+    pub(crate) fn room(&self) -> Bound {
+        let Bound { records, bytes } = self.bound;
+        Bound {
+            records: records.saturating_sub(self.flights.len()).max(1),
+            bytes: bytes.saturating_sub(self.bytes).max(1),
+        }
     }
 
     /// Whether a bound is reached; once it is, until both are below three quarters.
@@ -109,7 +93,7 @@ impl LaneState {
 
     /// All records in flight, lowest first.
     pub(crate) fn flights(&self) -> impl Iterator<Item = (i64, Phase)> {
-        self.flights.iter().map(|(&offset, flight)| (offset, flight.phase))
+        self.flights.iter()
     }
 
     pub(crate) fn status(&self) -> LaneStatus {
@@ -118,7 +102,7 @@ impl LaneState {
             in_flight: self.flights.len(),
             bytes: self.bytes,
             in_hand: self.in_hand,
-            oldest: self.flights.keys().next().copied(),
+            oldest: self.flights.first(),
             paused: self.paused,
         }
     }

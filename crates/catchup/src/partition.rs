@@ -30,7 +30,7 @@ pub use types::{AckOutcome, CommitId, Epoch, Input, Output, Reset, Resolved};
 use crate::event::{Event, ResolveFault};
 use crate::lane::{Lane, LaneState};
 use crate::range_set::RangeSet;
-use crate::settings::{Checkpoint, Order, Settings};
+use crate::settings::{Bound, Checkpoint, Order, Settings};
 use crate::status::State;
 use crate::{LogId, Progress};
 
@@ -70,9 +70,13 @@ struct Ledger {
 
 impl Ledger {
     fn finish(&mut self, range: std::ops::Range<i64>) {
-        self.done.insert(range.start.max(self.floor)..range.end);
-        if let Some(first) = self.done.at(self.floor) {
-            self.floor = first.end;
+        if range.start > self.floor {
+            return self.done.insert(range);
+        }
+        // Most of the time, and then most of the time nothing is ahead: nothing is put into the set to be taken out again.
+        self.floor = self.floor.max(range.end);
+        while let Some(first) = self.done.first().filter(|first| first.start <= self.floor) {
+            self.floor = self.floor.max(first.end);
             self.done.remove(first);
         }
     }
@@ -112,33 +116,38 @@ impl Partition {
     /// acknowledgements are [`AckOutcome::Stale`].
     pub fn on(&mut self, epoch: Epoch, input: Input) -> Vec<Output> {
         let mut out = Vec::new();
+        self.step(epoch, input, &mut out);
+        out
+    }
+
+    /// As [`Partition::on`]; what comes out is added to `out`.
+    pub(crate) fn step(&mut self, epoch: Epoch, input: Input, out: &mut Vec<Output>) {
         if epoch != self.epoch {
             match input {
                 Input::Ack { .. } => out.push(Output::Ack(AckOutcome::Stale)),
                 Input::Fetched { .. } | Input::HandOut { .. } | Input::Defer { .. } => out.push(Output::Drop),
                 _ => {}
             }
-            return out;
+            return;
         }
         match input {
-            Input::Resolved(resolved) => self.resolved(&resolved, &mut out),
-            Input::ResolveFailed => self.resolve_failed(ResolveFault::Backend, &mut out),
-            Input::Fetched { lane, offset, bytes } => self.fetched(lane, offset, bytes, &mut out),
-            Input::End { lane, next } => self.end(lane, next, &mut out),
-            Input::LogStart { low } => self.log_start(low, &mut out),
-            Input::HandOut { offset } => self.hand_out(offset, &mut out),
-            Input::Ack { offset } => self.ack(offset, &mut out),
-            Input::Defer { offset } => self.defer(offset, &mut out),
-            Input::UserMetadata(user) => self.set_user(user, &mut out),
-            Input::CommitDue => self.commit_due(&mut out),
-            Input::Committed { id, result } => self.committed(id, result, &mut out),
-            Input::ReadBack { floor, metadata } => self.read_back(floor, &metadata, &mut out),
-            Input::Saved { id, ok } => self.saved(id, ok, &mut out),
-            Input::Revoke => self.revoke(&mut out),
-            Input::DrainDeadline => self.drain_deadline(&mut out),
-            Input::Lost => self.lost(&mut out),
+            Input::Resolved(resolved) => self.resolved(&resolved, out),
+            Input::ResolveFailed => self.resolve_failed(ResolveFault::Backend, out),
+            Input::Fetched { lane, offset, bytes } => self.fetched(lane, offset, bytes, out),
+            Input::End { lane, next } => self.end(lane, next, out),
+            Input::LogStart { low } => self.log_start(low, out),
+            Input::HandOut { offset } => self.hand_out(offset, out),
+            Input::Ack { offset } => self.ack(offset, out),
+            Input::Defer { offset } => self.defer(offset, out),
+            Input::UserMetadata(user) => self.set_user(user, out),
+            Input::CommitDue => self.commit_due(out),
+            Input::Committed { id, result } => self.committed(id, result, out),
+            Input::ReadBack { floor, metadata } => self.read_back(floor, &metadata, out),
+            Input::Saved { id, ok } => self.saved(id, ok, out),
+            Input::Revoke => self.revoke(out),
+            Input::DrainDeadline => self.drain_deadline(out),
+            Input::Lost => self.lost(out),
         }
-        out
     }
 
     /// The epoch of this assignment.
@@ -169,6 +178,12 @@ impl Partition {
     #[must_use]
     pub fn lane_of(&self, offset: i64) -> Lane {
         if self.fork.is_some_and(|fork| offset < fork) { Lane::Backfill } else { Lane::Live }
+    }
+
+    /// How many records, and bytes of them, a lane takes before it is full; always at least one of each.
+    pub(crate) fn room(&self, lane: Lane) -> Bound {
+        let at = if lane == Lane::Live { Some(&self.live) } else { self.backfill.as_ref() };
+        at.map_or(Bound { records: 1, bytes: 1 }, LaneState::room)
     }
 
     fn active(&self) -> bool {

@@ -11,10 +11,12 @@ use rdkafka::config::ClientConfig;
 use rdkafka::consumer::base_consumer::PartitionQueue;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::{KafkaError, KafkaResult};
-use rdkafka::message::OwnedMessage;
+use rdkafka::message::{BorrowedMessage, Headers, Message, OwnedMessage};
 
+use crate::Bound;
 use crate::delivery::TopicPartition;
 use crate::member::Context;
+use crate::shared::Batch;
 use crate::wake::Wake;
 
 /// librdkafka's bound on what it fetches ahead, in KiB: for one queue, so for one partition here.
@@ -27,9 +29,11 @@ const AHEAD_MAX: u64 = 2_097_151;
 /// default of a second would be what a lane with a small bound spends most of its time with.
 const LOOK_AGAIN: (&str, &str) = ("fetch.queue.backoff.ms", "10");
 
-/// What one poll gave.
+/// What one poll gave. A record is a copy: librdkafka's own would keep the whole response in memory that it came with, and so a single
+/// one in the application's hand up to a megabyte.
 pub(crate) enum Polled {
-    Record(OwnedMessage),
+    /// With its bytes: key, value and headers.
+    Record(OwnedMessage, u64),
     /// Everything up to the end of the log has been read. Only where it was asked for.
     End,
     Failed(Failure),
@@ -113,24 +117,45 @@ impl Queues {
         self.of.iter().filter(|(_, queue)| queue.open).map(|(partition, _)| partition.clone()).collect()
     }
 
-    /// What is next from the partition.
-    pub(crate) fn poll(&self, partition: &TopicPartition) -> Polled {
-        let Some(queue) = self.of.get(partition).filter(|queue| queue.open) else { return Polled::Empty };
-        self.poll_with(|| queue.queue.poll(Duration::ZERO).map(|got| got.map(|record| record.detach())))
+    /// Whether the partition has a queue, open or not.
+    pub(crate) fn has(&self, partition: &TopicPartition) -> bool {
+        self.of.contains_key(partition)
+    }
+
+    /// Takes records of the partition until there is something else, which is the answer, or until one of the bounds is reached: `None`.
+    pub(crate) fn fill(&self, partition: &TopicPartition, room: Bound, batch: &mut Batch) -> Option<Polled> {
+        let Some(queue) = self.of.get(partition).filter(|queue| queue.open) else { return Some(Polled::Empty) };
+        let mut left = room.bytes;
+        for _ in 0..room.records {
+            match self.poll_with(|| queue.queue.poll(Duration::ZERO)) {
+                Polled::Record(record, bytes) => {
+                    batch.push((record, bytes));
+                    left = left.saturating_sub(bytes);
+                    if left == 0 {
+                        break;
+                    }
+                }
+                other => return Some(other),
+            }
+        }
+        None
     }
 
     /// What belongs to no partition: rebalances, logs, errors of connections.
     pub(crate) fn poll_common(&self) -> Polled {
-        self.poll_with(|| self.consumer.poll(Duration::ZERO).map(|got| got.map(|record| record.detach())))
+        self.poll_with(|| self.consumer.poll(Duration::ZERO))
     }
 
     /// Polls until there is a record, an error, or really nothing: serving an event also ends a poll without a record.
-    fn poll_with(&self, poll: impl Fn() -> Option<KafkaResult<OwnedMessage>>) -> Polled {
+    fn poll_with<'a>(&self, poll: impl Fn() -> Option<KafkaResult<BorrowedMessage<'a>>>) -> Polled {
         let context = self.consumer.context();
         loop {
             let before = context.served();
             match poll() {
-                Some(Ok(record)) => return Polled::Record(record),
+                Some(Ok(record)) => {
+                    let (record, bytes) = copy(&record);
+                    return Polled::Record(record, bytes);
+                }
                 Some(Err(KafkaError::PartitionEOF(_))) => return Polled::End,
                 Some(Err(error)) => return Polled::Failed(Failure { error, reason: context.reason() }),
                 None if context.served() == before => return Polled::Empty,
@@ -138,4 +163,15 @@ impl Queues {
             }
         }
     }
+}
+
+/// A copy of a record, and what it weighs in memory: key, value and headers, in bytes.
+fn copy(record: &BorrowedMessage<'_>) -> (OwnedMessage, u64) {
+    let bytes = (record.key_len() + record.payload_len()) as u64;
+    let record = record.detach();
+    // Of the copy: librdkafka parses the headers anew each time that it is asked for those of a record without any.
+    let headers = record.headers().map_or(0, |headers| {
+        headers.iter().map(|header| header.key.len() + header.value.map_or(0, <[u8]>::len)).sum::<usize>()
+    });
+    (record, bytes + headers as u64)
 }

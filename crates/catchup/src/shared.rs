@@ -1,20 +1,22 @@
 //! What the application and the thread that drives the clients have in common: the partitions and the queue of records.
 //!
-//! One lock over all of it, held for as long as one step of one partition takes, never over I/O.
+//! One lock over all of it, held for as long as the steps of one partition take that a batch of records makes, never over I/O.
+//! What belongs to a record goes by the epoch of its assignment, which no other assignment of any partition has.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use parking_lot::Mutex;
-use rdkafka::message::{Headers, Message, OwnedMessage};
-use tokio::sync::{Notify, broadcast};
+use rdkafka::message::{Message, OwnedMessage};
+use tokio::sync::broadcast;
 
 use crate::State::{CatchingUp, Live, Merging};
 use crate::consumer::Happened;
 use crate::delivery::TopicPartition;
 use crate::error::refuses;
+use crate::receivers::Receivers;
 use crate::wake::Wake;
 use crate::{
-    AckOutcome, Buffers, Epoch, Error, Event, Input, Lane, Order, Output, Partition, PartitionStatus, Settings,
+    AckOutcome, Bound, Buffers, Epoch, Error, Event, Input, Lane, Order, Output, Partition, PartitionStatus, Settings,
 };
 
 /// So many records of the live lane may go before one of the backfill that waits: new records come first, and still the backfill
@@ -32,18 +34,21 @@ pub(crate) struct Task {
     pub(crate) what: Output,
 }
 
+/// Records of one lane with their bytes, in the order of the log.
+pub(crate) type Batch = Vec<(OwnedMessage, u64)>;
+
 struct Slot {
+    partition: TopicPartition,
     machine: Partition,
-    /// Records that were fetched and not handed out.
-    records: HashMap<i64, OwnedMessage>,
+    /// Records that are kept back.
+    held: BTreeMap<i64, OwnedMessage>,
 }
 
 #[derive(Debug)]
 struct Queued {
-    partition: TopicPartition,
     epoch: Epoch,
     lane: Lane,
-    offset: i64,
+    record: OwnedMessage,
 }
 
 /// A record on its way out of the queue.
@@ -58,7 +63,9 @@ pub(crate) struct Given {
 
 #[derive(Default)]
 struct State {
-    slots: HashMap<TopicPartition, Slot>,
+    /// The assignment that a partition is in.
+    epochs: HashMap<TopicPartition, Epoch>,
+    slots: BTreeMap<Epoch, Slot>,
     /// Both lanes, when records come by offset.
     live: VecDeque<Queued>,
     backfill: VecDeque<Queued>,
@@ -68,13 +75,20 @@ struct State {
     /// Nobody has heard of it yet.
     refused: Option<Error>,
     end: Option<Result<(), Error>>,
+    /// What a step asks for; empty between two of them. Kept for its memory.
+    outputs: Vec<Output>,
+}
+
+impl State {
+    fn slot(&self, of: &TopicPartition) -> Option<&Slot> {
+        self.slots.get(self.epochs.get(of)?)
+    }
 }
 
 /// See the [module](self).
 pub(crate) struct Shared {
     state: Mutex<State>,
-    /// Wakes receivers.
-    filled: Notify,
+    receivers: Receivers,
     pub(crate) wake: std::sync::Arc<Wake>,
     events: broadcast::Sender<Happened>,
     settings: Settings,
@@ -83,7 +97,7 @@ pub(crate) struct Shared {
 impl Shared {
     pub(crate) fn new(settings: Settings, wake: std::sync::Arc<Wake>) -> Self {
         let events = broadcast::channel(EVENTS_MAX).0;
-        Self { state: Mutex::default(), filled: Notify::new(), wake, events, settings }
+        Self { state: Mutex::default(), receivers: Receivers::default(), wake, events, settings }
     }
 
     pub(crate) fn settings(&self) -> &Settings {
@@ -103,7 +117,7 @@ impl Shared {
     pub(crate) fn trouble(&self, code: i16, reason: String) {
         if refuses(code) {
             self.state.lock().refused = Some(Error::Refused { code, reason: reason.clone() });
-            self.filled.notify_one();
+            self.receivers.wake(1);
         }
         let _ = self.events.send(Happened::Trouble { code, reason });
     }
@@ -113,8 +127,12 @@ impl Shared {
         let mut state = self.state.lock();
         state.last_epoch += 1;
         let epoch = Epoch(state.last_epoch);
-        let slot = Slot { machine: Partition::new(epoch, self.settings.clone()), records: HashMap::new() };
-        state.slots.insert(partition.clone(), slot);
+        let machine = Partition::new(epoch, self.settings.clone());
+        let slot = Slot { partition: partition.clone(), machine, held: BTreeMap::new() };
+        state.slots.insert(epoch, slot);
+        if let Some(before) = state.epochs.insert(partition.clone(), epoch) {
+            state.slots.remove(&before);
+        }
         state.refused = None;
         epoch
     }
@@ -122,58 +140,75 @@ impl Shared {
     /// One step of a partition that needs no record, by the epoch it has.
     pub(crate) fn step(&self, partition: &TopicPartition, input: Input) {
         let mut state = self.state.lock();
-        if let Some(epoch) = state.slots.get(partition).map(|slot| slot.machine.epoch()) {
-            self.apply(&mut state, partition, epoch, input, None);
+        if let Some(&epoch) = state.epochs.get(partition) {
+            let done = self.apply(&mut state, epoch, input, None);
+            drop(state);
+            self.receivers.wake(done.queued);
         }
     }
 
     /// One step of a partition that needs no record, in that epoch.
-    pub(crate) fn step_in(&self, partition: &TopicPartition, epoch: Epoch, input: Input) {
-        self.apply(&mut self.state.lock(), partition, epoch, input, None);
+    pub(crate) fn step_in(&self, epoch: Epoch, input: Input) {
+        let done = self.apply(&mut self.state.lock(), epoch, input, None);
+        self.receivers.wake(done.queued);
     }
 
-    /// A reader has a record. `true` when there are tasks.
-    pub(crate) fn fetched(&self, partition: &TopicPartition, lane: Lane, record: OwnedMessage) -> bool {
-        let mut state = self.state.lock();
-        if let Some(epoch) = state.slots.get(partition).map(|slot| slot.machine.epoch()) {
-            let input = Input::Fetched { lane, offset: record.offset(), bytes: bytes_of(&record) };
-            self.apply(&mut state, partition, epoch, input, Some(record));
+    /// How many records, and bytes of them, a lane of a partition takes before it is full.
+    pub(crate) fn room(&self, partition: &TopicPartition, lane: Lane) -> Bound {
+        let state = self.state.lock();
+        state.slot(partition).map_or(Bound { records: 1, bytes: 1 }, |slot| slot.machine.room(lane))
+    }
+
+    /// A reader has records of a partition. They are taken out of `batch`. `true` when there are tasks.
+    pub(crate) fn fetched(&self, partition: &TopicPartition, lane: Lane, batch: &mut Batch) -> bool {
+        let (mut state, mut queued) = (self.state.lock(), 0);
+        let epoch = state.epochs.get(partition).copied();
+        for (record, bytes) in batch.drain(..) {
+            if let Some(epoch) = epoch {
+                let input = Input::Fetched { lane, offset: record.offset(), bytes };
+                queued += self.apply(&mut state, epoch, input, Some(record)).queued;
+            }
         }
-        !state.tasks.is_empty()
+        let tasks = !state.tasks.is_empty();
+        drop(state);
+        self.receivers.wake(queued);
+        tasks
     }
 
-    pub(crate) fn ack(&self, partition: &TopicPartition, epoch: Epoch, offset: i64) -> AckOutcome {
+    pub(crate) fn ack(&self, epoch: Epoch, offset: i64) -> AckOutcome {
+        self.answer(epoch, Input::Ack { offset }, None)
+    }
+
+    pub(crate) fn defer(&self, epoch: Epoch, record: OwnedMessage) {
+        self.answer(epoch, Input::Defer { offset: record.offset() }, Some(record));
+    }
+
+    /// What the application says of a record.
+    fn answer(&self, epoch: Epoch, input: Input, record: Option<OwnedMessage>) -> AckOutcome {
         let mut state = self.state.lock();
         let before = state.tasks.len();
-        let outcome = self.apply(&mut state, partition, epoch, Input::Ack { offset }, None);
-        if state.tasks.len() > before {
+        let done = self.apply(&mut state, epoch, input, record);
+        let tasks = state.tasks.len() > before;
+        // Whoever is woken takes the lock at once.
+        drop(state);
+        if tasks {
             self.wake.up();
         }
-        outcome
-    }
-
-    pub(crate) fn defer(&self, partition: &TopicPartition, epoch: Epoch, record: OwnedMessage) {
-        let mut state = self.state.lock();
-        let before = state.tasks.len();
-        let input = Input::Defer { offset: record.offset() };
-        self.apply(&mut state, partition, epoch, input, Some(record));
-        if state.tasks.len() > before {
-            self.wake.up();
-        }
+        self.receivers.wake(done.queued);
+        done.outcome
     }
 
     /// The next record, or the end, or neither yet.
     fn next(&self) -> Option<Result<Option<Given>, Error>> {
         let mut state = self.state.lock();
-        while let Some(queued) = pop(&mut state) {
-            let Queued { partition, epoch, lane, offset } = queued;
-            let Some(slot) = state.slots.get_mut(&partition) else { continue };
-            // What is not handed out is dropped with its record.
-            let Some(record) = slot.records.remove(&offset) else { continue };
+        while let Some(Queued { epoch, lane, record }) = pop(&mut state) {
+            // What is not handed out is dropped.
+            let Some(slot) = state.slots.get_mut(&epoch) else { continue };
+            let offset = record.offset();
             if slot.machine.on(epoch, Input::HandOut { offset }).contains(&Output::Drop) {
                 continue;
             }
-            let fork = slot.machine.fork();
+            let (partition, fork) = (slot.partition.clone(), slot.machine.fork());
             return Some(Ok(Some(Given { record, partition, epoch, lane, offset, fork })));
         }
         if let Some(end) = state.end.clone() {
@@ -184,27 +219,19 @@ impl Shared {
 
     /// Waits for the next record; `None` when there will be none any more.
     pub(crate) async fn recv(&self) -> Result<Option<Given>, Error> {
-        loop {
-            let filled = self.filled.notified();
-            tokio::pin!(filled);
-            // Before the look, so that nothing that comes in between is missed.
-            filled.as_mut().enable();
-            if let Some(next) = self.next() {
-                return next;
-            }
-            filled.await;
-        }
+        self.receivers.wait(|| self.next()).await
     }
 
     /// There will be nothing more: `Err` when that was not asked for.
     pub(crate) fn finish(&self, end: Result<(), Error>) {
         let mut state = self.state.lock();
+        state.epochs.clear();
         state.slots.clear();
         state.live.clear();
         state.backfill.clear();
         state.end.get_or_insert(end);
         drop(state);
-        self.filled.notify_waiters();
+        self.receivers.wake_all();
     }
 
     pub(crate) fn ended(&self) -> Option<Result<(), Error>> {
@@ -217,11 +244,11 @@ impl Shared {
 
     /// The assignment that a partition is in.
     pub(crate) fn epoch(&self, of: &TopicPartition) -> Option<Epoch> {
-        self.state.lock().slots.get(of).map(|slot| slot.machine.epoch())
+        self.state.lock().epochs.get(of).copied()
     }
 
     fn status_of(&self, of: &TopicPartition) -> Option<PartitionStatus> {
-        self.state.lock().slots.get(of).map(|slot| slot.machine.status())
+        self.state.lock().slot(of).map(|slot| slot.machine.status())
     }
 
     /// The highest offset that one of its lanes would read next.
@@ -244,83 +271,83 @@ impl Shared {
 
     /// Whether the application has records of that partition in hand.
     pub(crate) fn in_hand(&self, of: &TopicPartition) -> bool {
-        let status = self.state.lock().slots.get(of).map(|slot| slot.machine.status());
-        status.is_some_and(|status| status.live.in_hand + status.backfill.map_or(0, |lane| lane.in_hand) > 0)
+        self.status_of(of)
+            .is_some_and(|status| status.live.in_hand + status.backfill.map_or(0, |lane| lane.in_hand) > 0)
     }
 
     /// All partitions there are.
     pub(crate) fn partitions(&self) -> Vec<TopicPartition> {
-        self.state.lock().slots.keys().cloned().collect()
+        self.state.lock().epochs.keys().cloned().collect()
     }
 
     /// True while one of these is there.
     pub(crate) fn any(&self, of: &BTreeSet<TopicPartition>) -> bool {
         let state = self.state.lock();
-        of.iter().any(|partition| state.slots.contains_key(partition))
+        of.iter().any(|partition| state.epochs.contains_key(partition))
     }
 
     pub(crate) fn status(&self) -> Vec<(TopicPartition, PartitionStatus)> {
         let state = self.state.lock();
         let mut all: Vec<_> =
-            state.slots.iter().map(|(partition, slot)| (partition.clone(), slot.machine.status())).collect();
+            state.slots.values().map(|slot| (slot.partition.clone(), slot.machine.status())).collect();
         all.sort_by(|(one, _), (other, _)| one.cmp(other));
         all
     }
 
     pub(crate) fn buffers(&self, partition: &TopicPartition) -> Option<Buffers> {
-        self.state.lock().slots.get(partition).map(|slot| slot.machine.buffers())
+        self.state.lock().slot(partition).map(|slot| slot.machine.buffers())
     }
 
-    /// Hands an input to the machine and does what comes out, as far as it needs no I/O.
-    fn apply(
-        &self,
-        state: &mut State,
-        partition: &TopicPartition,
-        epoch: Epoch,
-        input: Input,
-        mut record: Option<OwnedMessage>,
-    ) -> AckOutcome {
-        let mut outcome = AckOutcome::Stale;
-        let Some(slot) = state.slots.get_mut(partition) else { return outcome };
-        let (mut released, mut filled) = (false, 0);
-        for output in slot.machine.on(epoch, input) {
+    /// Hands an input to the machine and does what comes out, as far as it needs no I/O. Whoever calls it wakes the receivers.
+    fn apply(&self, state: &mut State, epoch: Epoch, input: Input, mut record: Option<OwnedMessage>) -> Done {
+        let mut done = Done { outcome: AckOutcome::Stale, queued: 0 };
+        let Some(slot) = state.slots.get_mut(&epoch) else { return done };
+        let mut outputs = std::mem::take(&mut state.outputs);
+        slot.machine.step(epoch, input, &mut outputs);
+        let mut released = false;
+        for output in outputs.drain(..) {
             match output {
-                Output::Ack(counted) => outcome = counted,
+                Output::Ack(counted) => done.outcome = counted,
                 Output::Deliver { lane, offset } => {
-                    if let Some(record) = record.take_if(|record| record.offset() == offset) {
-                        slot.records.insert(offset, record);
-                    }
+                    let given = record.take_if(|record| record.offset() == offset);
+                    let Some(record) = given.or_else(|| slot.held.remove(&offset)) else { continue };
                     let one_queue = lane == Lane::Live || self.settings.order == Order::Offset;
                     let queue = if one_queue { &mut state.live } else { &mut state.backfill };
-                    queue.push_back(Queued { partition: partition.clone(), epoch, lane, offset });
-                    filled += 1;
+                    queue.push_back(Queued { epoch, lane, record });
+                    done.queued += 1;
                 }
                 Output::Hold => {
                     if let Some(record) = record.take() {
-                        slot.records.insert(record.offset(), record);
+                        slot.held.insert(record.offset(), record);
                     }
                 }
                 Output::Drop => record = None,
                 Output::DropQueued => {
-                    slot.records.clear();
-                    state.live.retain(|queued| queued.partition != *partition);
-                    state.backfill.retain(|queued| queued.partition != *partition);
+                    slot.held.clear();
+                    state.live.retain(|queued| queued.epoch != epoch);
+                    state.backfill.retain(|queued| queued.epoch != epoch);
                 }
-                Output::Event(event) => self.tell(partition, event),
+                Output::Event(event) => self.tell(&slot.partition, event),
                 what => {
                     released |= what == Output::Released;
-                    state.tasks.push_back(Task { partition: partition.clone(), epoch, what });
+                    state.tasks.push_back(Task { partition: slot.partition.clone(), epoch, what });
                 }
             }
         }
-        if released {
-            state.slots.remove(partition);
+        state.outputs = outputs;
+        if released && let Some(slot) = state.slots.remove(&epoch) {
+            state.epochs.remove(&slot.partition);
         }
-        for _ in 0..filled {
-            self.filled.notify_one();
-        }
-        outcome
+        done
     }
+}
+
+/// What came of one step.
+struct Done {
+    /// Of an acknowledgement.
+    outcome: AckOutcome,
+    /// So many records were put into the queue.
+    queued: usize,
 }
 
 /// The queue that is next, and its first record.
@@ -334,11 +361,5 @@ fn pop(state: &mut State) -> Option<Queued> {
     state.backfill.pop_front().or_else(|| state.live.pop_front())
 }
 
-/// What a record weighs in memory: key, value and headers, in bytes.
-fn bytes_of(record: &OwnedMessage) -> u64 {
-    let headers = record.headers().map_or(0, |headers| {
-        headers.iter().map(|header| header.key.len() + header.value.map_or(0, <[u8]>::len)).sum::<usize>()
-    });
-    let length = |part: Option<&[u8]>| part.map_or(0, <[u8]>::len);
-    (length(record.key()) + length(record.payload()) + headers) as u64
-}
+#[cfg(test)]
+mod tests;

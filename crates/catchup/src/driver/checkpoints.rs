@@ -30,6 +30,6 @@ impl Driver {
 
     pub(super) fn saved(&mut self, partition: &TopicPartition, epoch: Epoch, id: CommitId, ok: bool) {
         self.commits.saved(partition, ok);
-        self.shared.step_in(partition, epoch, Input::Saved { id, ok });
+        self.shared.step_in(epoch, Input::Saved { id, ok });
     }
 }

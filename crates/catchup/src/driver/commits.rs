@@ -104,7 +104,7 @@ impl Driver {
                 Ok(()) => self.commits.failed.remove(&view.partition),
                 Err(failure) => self.commits.failed.insert(view.partition.clone(), failure),
             };
-            self.shared.step_in(&view.partition, view.epoch, Input::Committed { id: view.id, result });
+            self.shared.step_in(view.epoch, Input::Committed { id: view.id, result });
         }
     }
 }

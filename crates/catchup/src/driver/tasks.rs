@@ -167,7 +167,7 @@ impl Driver {
                     return self.restart(partition, Duration::ZERO);
                 }
                 let within = self.lane_position(partition, lane).is_some_and(|position| position >= low);
-                self.shared.step_in(partition, epoch, Input::LogStart { low });
+                self.shared.step_in(epoch, Input::LogStart { low });
                 if within {
                     // It is in the log after all: a broker that just became the leader may deny what it has not heard of yet.
                     // librdkafka reads no further by itself.

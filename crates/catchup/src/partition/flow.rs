@@ -2,7 +2,8 @@
 
 use super::{AckOutcome, Output, Partition};
 use crate::event::Event;
-use crate::lane::{Lane, Phase};
+use crate::flights::Phase;
+use crate::lane::Lane;
 use crate::progress::encoded_len;
 use crate::settings::Commit;
 use crate::status::State;

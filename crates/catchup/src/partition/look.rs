@@ -2,7 +2,8 @@
 
 use super::Partition;
 use crate::buffers::{Buffer, Buffers};
-use crate::lane::{LaneState, Phase};
+use crate::flights::Phase;
+use crate::lane::LaneState;
 use crate::progress::encoded_len;
 use crate::range_set::RangeSet;
 use crate::status::PartitionStatus;

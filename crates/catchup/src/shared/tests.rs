@@ -1,0 +1,108 @@
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use rdkafka::message::Timestamp;
+
+use super::*;
+use crate::{LogId, Reset, Resolved};
+
+fn partition() -> TopicPartition {
+    TopicPartition::new("t", 0)
+}
+
+/// With a partition that has committed 0 and ends at `high`.
+fn shared(settings: Settings, high: i64) -> (Shared, Epoch) {
+    let shared = Shared::new(settings, Arc::new(Wake::default()));
+    let epoch = shared.assigned(&partition());
+    begin(&shared, epoch, high);
+    (shared, epoch)
+}
+
+fn begin(shared: &Shared, epoch: Epoch, high: i64) {
+    let committed = Some((0, String::new()));
+    let resolved = Resolved { committed, checkpoint: None, log: LogId(1), low: 0, high, reset: Reset::Error };
+    shared.step_in(epoch, Input::Resolved(resolved));
+}
+
+fn batch(offsets: std::ops::Range<i64>) -> Batch {
+    let record =
+        |offset| OwnedMessage::new(Some(vec![0; 10]), None, "t".to_owned(), Timestamp::NotAvailable, 0, offset, None);
+    offsets.map(|offset| (record(offset), 10)).collect()
+}
+
+/// Offset of the record that is there.
+fn recv(shared: &Shared) -> Option<i64> {
+    let recv = std::pin::pin!(shared.recv());
+    match recv.poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(given) => Some(given.unwrap().unwrap().offset),
+        Poll::Pending => None,
+    }
+}
+
+#[test]
+fn a_batch_fills_a_lane_up_to_the_nearer_of_its_bounds() {
+    for (live, fill) in [(Bound { records: 5, bytes: 1_000 }, 5), (Bound { records: 1_000, bytes: 45 }, 5)] {
+        let (shared, epoch) = shared(Settings { live, ..Settings::default() }, 0);
+        while shared.task().is_some() {}
+        assert_eq!(shared.room(&partition(), Lane::Live), live);
+        assert!(!shared.fetched(&partition(), Lane::Live, &mut batch(0..fill - 1)));
+        let Bound { records, bytes } = shared.room(&partition(), Lane::Live);
+        assert!(records == 1 || bytes == 5, "{records} records, {bytes} bytes");
+        let mut last = batch(fill - 1..fill);
+        assert!(shared.fetched(&partition(), Lane::Live, &mut last), "a pause");
+        assert!(last.is_empty());
+        assert_eq!(shared.task().map(|task| task.what), Some(Output::Pause(Lane::Live)));
+        // Whoever asks nevertheless gets room for one.
+        let Bound { records, bytes } = shared.room(&partition(), Lane::Live);
+        assert!(records.min(usize::try_from(bytes).unwrap()) == 1);
+        for offset in 0..2 {
+            assert_eq!(recv(&shared), Some(offset));
+            assert_eq!(shared.ack(epoch, offset), AckOutcome::Counted);
+        }
+        assert_eq!(shared.task().map(|task| task.what), Some(Output::Resume(Lane::Live)));
+    }
+}
+
+#[test]
+fn records_and_acknowledgements_of_an_assignment_that_is_over_are_nothing() {
+    let (shared, before) = shared(Settings::default(), 0);
+    shared.fetched(&partition(), Lane::Live, &mut batch(0..3));
+    assert_eq!(recv(&shared), Some(0));
+    let after = shared.assigned(&partition());
+    assert_ne!(before, after);
+    assert_eq!(recv(&shared), None);
+    assert_eq!(shared.ack(before, 0), AckOutcome::Stale);
+    begin(&shared, after, 0);
+    shared.fetched(&partition(), Lane::Live, &mut batch(0..1));
+    assert_eq!(recv(&shared), Some(0));
+    assert_eq!(shared.ack(before, 0), AckOutcome::Stale);
+    assert_eq!(shared.ack(after, 0), AckOutcome::Counted);
+    // And of a partition that nobody has.
+    shared.step_in(after, Input::Lost);
+    assert!(shared.status().is_empty());
+    let mut late = batch(1..3);
+    shared.fetched(&partition(), Lane::Live, &mut late);
+    assert!(late.is_empty());
+    assert_eq!(recv(&shared), None);
+}
+
+#[test]
+fn records_that_were_kept_back_follow_the_last_old_one() {
+    let settings = Settings { order: Order::Offset, fork_when: crate::Lag::records(0), ..Settings::default() };
+    let (shared, _) = shared(settings, 3);
+    shared.fetched(&partition(), Lane::Live, &mut batch(3..6));
+    assert_eq!(recv(&shared), None);
+    shared.fetched(&partition(), Lane::Backfill, &mut batch(0..4));
+    let given: Vec<_> = std::iter::from_fn(|| recv(&shared)).collect();
+    assert_eq!(given, [0, 1, 2, 3, 4, 5]);
+}
+
+#[test]
+fn a_record_that_is_given_back_comes_again_behind_the_others() {
+    let (shared, epoch) = shared(Settings::default(), 0);
+    shared.fetched(&partition(), Lane::Live, &mut batch(0..2));
+    let recv = std::pin::pin!(shared.recv());
+    let Poll::Ready(Ok(Some(given))) = recv.poll(&mut Context::from_waker(Waker::noop())) else { panic!("no record") };
+    shared.defer(epoch, given.record);
+    assert_eq!((self::recv(&shared), self::recv(&shared), self::recv(&shared)), (Some(1), Some(0), None));
+}
