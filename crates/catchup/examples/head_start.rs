@@ -1,11 +1,12 @@
 //! Measures what the library is for: how long after its start a consumer that is far behind sees a new record, and how fast it works
 //! through the old ones, against a plain consumer on the same broker.
 //!
-//! `head_start BOOTSTRAP [RECORDS [ROUNDS]]` makes a topic of its own with one partition and records of 100 bytes. Each consumer
+//! `head_start BOOTSTRAP [RECORDS [ROUNDS [IN_FLIGHT]]]` makes a topic of its own with one partition and records of 100 bytes. Each consumer
 //! starts in a group of its own with offset 0 committed. A record is produced as soon as it has its partition. What is measured: the
 //! time until that record comes; the old records a second, once since the assignment and once from the first of them to the last; and
 //! the processor time of this process. The plain consumer comes twice: with librdkafka's defaults, and with what the catch-up consumer
-//! sets for its backfill (`alike`). All three come in turn, so many rounds long. Then the catch-up consumer idles for ten seconds, and
+//! sets for its backfill (`alike`). All three come in turn, so many rounds long. IN_FLIGHT is the bound of the backfill
+//! lane in records. Then the catch-up consumer idles for ten seconds, and
 //! the processor time of that is the last of these numbers.
 //!
 //! At last a catch-up consumer whose application takes a record every hundredth of a second and finishes none, for ten seconds: how
@@ -14,7 +15,7 @@
 
 use std::time::{Duration, Instant};
 
-use milena_catchup::{CatchUpConsumer, Commit, Lane, State};
+use milena_catchup::{Builder, CatchUpConsumer, Commit, Lane, Settings, State};
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::config::ClientConfig;
@@ -103,9 +104,10 @@ impl Watch {
 #[tokio::main]
 async fn main() -> Result<(), Failure> {
     let mut args = std::env::args().skip(1);
-    let bootstrap = args.next().ok_or("usage: head_start BOOTSTRAP [RECORDS]")?;
+    let bootstrap = args.next().ok_or("usage: head_start BOOTSTRAP [RECORDS [ROUNDS [IN_FLIGHT]]]")?;
     let mut records = args.next().map_or(Ok(1_000_000), |text| text.parse::<i64>())?;
     let rounds = args.next().map_or(Ok(1), |text| text.parse::<u32>())?;
+    let in_flight = args.next().map_or(Ok(Settings::default().backfill.records), |text| text.parse::<usize>())?;
     let mut base = ClientConfig::new();
     base.set("bootstrap.servers", bootstrap);
     let topic = format!("head-start-{}", std::process::id());
@@ -127,7 +129,9 @@ async fn main() -> Result<(), Failure> {
         let alike = tokio::task::block_in_place(|| plain(&alike, &topic, &format!("alike-{round}"), records + 1))?;
         println!("alike:    {alike}");
         let idle = if round == rounds { IDLE } else { Duration::ZERO };
-        let catch_up = catch_up(&base, &topic, &format!("catch-up-{round}"), records + 2, idle).await?;
+        let builder = CatchUpConsumer::builder(group(&base, &topic, &format!("catch-up-{round}"))?);
+        let builder = builder.in_flight_max(Lane::Backfill, in_flight);
+        let catch_up = catch_up(&base, &topic, builder, records + 2, idle).await?;
         println!("catch-up: {catch_up}");
         println!(
             "catch-up to alike: {:.2} since the assignment, {:.2} from the first old record to the last",
@@ -191,12 +195,11 @@ fn plain(base: &ClientConfig, topic: &str, name: &str, records: i64) -> Result<M
 async fn catch_up(
     base: &ClientConfig,
     topic: &str,
-    name: &str,
+    builder: Builder,
     records: i64,
     idle: Duration,
 ) -> Result<Measured, Failure> {
-    let config = group(base, topic, name)?;
-    let consumer = CatchUpConsumer::builder(config).commit(Commit::Every(Duration::from_secs(1))).build()?;
+    let consumer = builder.commit(Commit::Every(Duration::from_secs(1))).build()?;
     consumer.subscribe(&[topic])?;
     while consumer.status().is_empty() {
         tokio::time::sleep(Duration::from_millis(1)).await;
