@@ -173,7 +173,7 @@ def update(ran, about):
     rows = ["| Suite | Version | Passed | Skip themselves | On | What fails or is left out |", "| --- | --- | --- | --- | --- | --- |"]
     for name, suite in known_suites().items():
         run = suite if suite["tier"] == BY_HAND else kept.get(name, {"counts": {}, "date": "-"})
-        passed = ", ".join(told(kind, count) for kind, count in run["counts"].items())
+        passed = ", ".join(told(kind, count) for kind, count in sorted(run["counts"].items(), key=lambda one: one[0] != "tests"))
         skipped = sum(count["skipped"] for count in run["counts"].values())
         how = ", by hand" if suite["tier"] == BY_HAND else ""
         rows.append(f"| [{name}](../compat/suites/{name}/findings.md) | {suite['version']} | {passed or '-'} | {skipped} | {run['date']}{how} | {card.cell(suite['left_out'])} |")
