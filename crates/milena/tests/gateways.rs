@@ -15,7 +15,7 @@
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
-use milena_testkit::{ChildServer, ChosenStore, DoorChild, SOON};
+use milena_testkit::{ChildServer, SOON, SharedIggy};
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::config::ClientConfig;
@@ -37,36 +37,20 @@ const ROUND: usize = 300;
 /// Two gateways, and the server of this test behind them.
 struct Gateways {
     servers: Vec<ChildServer>,
-    _door: Option<DoorChild>,
+    _iggy: SharedIggy,
 }
 
 impl Gateways {
     fn start() -> Self {
         let binary = env!("CARGO_BIN_EXE_milena");
-        let door = match ChosenStore::get() {
-            ChosenStore::Server(_) => None,
-            _ => Some(DoorChild::start(binary)),
-        };
-        let streams = format!("gateways-{}", std::process::id());
-        let gateway = |instance: u32| {
-            let builder = ChildServer::builder(binary);
-            let builder = match (&door, ChosenStore::get()) {
-                (None, ChosenStore::Server(url)) => {
-                    let topics = format!("topic_mapping.default_stream={streams}-topics");
-                    builder.over_server(&url).env("MILENA_IGGY_STATE_STREAM", &streams).args(["--set", &topics])
-                }
-                (Some(door), _) => builder.over(door),
-                _ => unreachable!("a door or a server"),
-            };
-            // Access tokens on a server are named by these numbers, and other tests may use it too.
-            let number = (std::process::id() % 30_000) * 2 + instance;
-            builder
-                .env("MILENA_INSTANCE_ID", &number.to_string())
+        let iggy = SharedIggy::start(binary);
+        let gateway = |index| {
+            iggy.hold(index, ChildServer::builder(binary))
                 .env("MILENA_CLUSTER_BEAT_INTERVAL", BEAT)
                 .env("MILENA_CLUSTER_LEASE_TIME", LEASE)
                 .start()
         };
-        Self { servers: vec![gateway(0), gateway(1)], _door: door }
+        Self { servers: vec![gateway(0), gateway(1)], _iggy: iggy }
     }
 
     fn config(&self) -> ClientConfig {

@@ -27,6 +27,7 @@ use iggy_common::{AutoLogin, Credentials, TcpClientConfig};
 use milena::client::{Address, Client, FetchSettings, NewTopic, ProducerSettings, Settings};
 use milena_iggy_door::faults::{Fault, On};
 use milena_iggy_door::{Door, DoorConfig, DoorLimits, OffsetRules, Secret, TopicAdmin};
+use milena_records::ProducerSequence;
 use milena_records::client::Record;
 use milena_server::memory::Memory;
 use milena_store::Store;
@@ -178,6 +179,11 @@ async fn an_iggy_consumer_reads_what_a_kafka_producer_wrote_at_the_same_offsets(
     assert_eq!(header("kafka.key"), Some(b"k".to_vec()));
     assert_eq!(header("kafka.h.trace"), Some(b"7".to_vec()));
     assert_eq!(&messages[2].payload[..], [0], "a tombstone is one byte and a marker");
+    // Which producer wrote it, and as which of its records, is in the id, for whoever takes over.
+    let places: Vec<_> =
+        messages.iter().map(|message| ProducerSequence::from_message_id(message.header.id).unwrap()).collect();
+    assert_eq!(places.iter().map(|place| place.sequence).collect::<Vec<_>>(), [0, 1, 2]);
+    assert!(places.iter().all(|place| (place.producer_id, place.epoch) == (places[0].producer_id, 0)));
 }
 
 #[tokio::test(flavor = "multi_thread")]

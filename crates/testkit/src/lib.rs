@@ -10,6 +10,7 @@
 //! - [`iggy_server`]: Apache Iggy's own server as child processes, one or a cluster
 //! - [`logged`]: what is logged, counted
 //! - [`proxy`]: a proxy that copies bytes, and can cut, hold or lose them
+//! - [`shared`]: one Iggy server for several gateways
 //! - `iggy` (feature `iggy`): servers over Iggy instead of memory
 //!
 //! Everything here panics where a test should fail: each call has a deadline, and what it waited for is in the message.
@@ -33,6 +34,7 @@ pub mod port;
 pub mod proxy;
 pub mod raw;
 pub mod server;
+pub mod shared;
 
 use std::time::Duration;
 
@@ -46,6 +48,7 @@ pub use port::ReservedPort;
 pub use proxy::Proxy;
 pub use raw::RawClient;
 pub use server::TestServer;
+pub use shared::SharedIggy;
 
 /// Time after which something that should happen at once has not happened. Long, because test machines are busy.
 pub const SOON: Duration = Duration::from_secs(30);
