@@ -87,7 +87,7 @@ async fn a_second_consumer_of_that_name_ends_the_first_which_says_so() {
     let end = async {
         loop {
             match first.consumer.recv().await {
-                Ok(Some(_)) => {}
+                Ok(Some(delivery)) => first.check(&delivery),
                 other => return other.map(|_| ()),
             }
         }
