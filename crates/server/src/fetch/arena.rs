@@ -15,8 +15,9 @@ const CHUNK_BYTES: usize = (1 << 20) + (64 << 10);
 /// Chunks kept for later responses.
 const POOLED_CHUNKS: usize = 32;
 
-/// Chunks above this size go back to the allocator.
-const POOLED_BYTES_MAX: usize = 4 << 20;
+/// Chunks above this size go back to the allocator. An answer of 4 MiB out of one partition, which is what ends an answer, is below:
+/// consumers that may take so much of a partition would cause a thousand page faults each time.
+const POOLED_BYTES_MAX: usize = (4 << 20) + (64 << 10);
 
 /// Chunks between two responses.
 #[derive(Default)]
@@ -26,12 +27,12 @@ pub struct BufferPool {
 
 impl BufferPool {
     fn take(&self, bytes: usize) -> Vec<u8> {
-        if bytes <= CHUNK_BYTES
-            && let Some(chunk) = self.free.lock().pop()
-        {
-            return chunk;
-        }
-        Vec::with_capacity(bytes)
+        let mut free = self.free.lock();
+        // Of the smallest that will do, the one that came back last: it is still in the cache.
+        let fitting = free.iter().enumerate().rev().filter(|(_, chunk)| chunk.capacity() >= bytes);
+        let found = fitting.min_by_key(|(_, chunk)| chunk.capacity()).map(|(at, _)| at).map(|at| free.remove(at));
+        drop(free);
+        found.unwrap_or_else(|| Vec::with_capacity(bytes))
     }
 
     fn give_back(&self, mut chunk: Vec<u8>) {
@@ -209,6 +210,22 @@ mod tests {
         assert_eq!(pool.free.lock().len(), POOLED_CHUNKS - 1);
         drop(bytes);
         assert_eq!(pool.free.lock().len(), POOLED_CHUNKS);
+    }
+
+    #[test]
+    fn a_whole_answer_out_of_one_partition_is_built_in_the_chunk_of_the_one_before() {
+        // What ends an answer, and the headers of its batches.
+        let bytes = (4 << 20) + 136;
+        let pool = Arc::new(BufferPool::default());
+        fill(&mut Arena::new(Arc::clone(&pool)), 1, CHUNK_BYTES);
+        fill(&mut Arena::new(Arc::clone(&pool)), 1, bytes);
+        let places: Vec<_> = pool.free.lock().iter().map(Vec::as_ptr).collect();
+        let mut arena = Arena::new(Arc::clone(&pool));
+        fill(&mut arena, 2, bytes);
+        assert_eq!(arena.chunks[0].as_ptr(), places[1], "the one that is large enough");
+        let mut small = Arena::new(pool);
+        fill(&mut small, 2, 10);
+        assert_eq!(small.chunks[0].as_ptr(), places[0]);
     }
 
     #[test]
