@@ -20,8 +20,6 @@ use crate::error::Op;
 use crate::inner::Inner;
 use crate::limits;
 use crate::line::{CallError, For};
-use crate::partition::Described;
-use crate::roster::Node;
 
 /// Number of the consumer whose offset is stored and taken away.
 const CONSUMER: u32 = u32::MAX - 7;
@@ -85,12 +83,7 @@ impl Inner {
         for _ in 0..=self.dialer.roster.len() {
             let Some(since) = self.dialer.roster.doubted(at, Instant::now()) else { return Ok(()) };
             match self.barrier(at).await {
-                Ok(()) => {
-                    if let Some(leader) = self.dialer.roster.prover(at) {
-                        self.hear_leader(at, &leader).await?;
-                        self.dialer.roster.settled_behind(at);
-                    }
-                }
+                Ok(()) => {}
                 // The partition is empty, which every node says alike, whether it leads or not.
                 Err(CallError::Said(IggyError::InvalidOffset(_))) if since >= limits::EMPTY_DOUBT => {
                     self.dialer.roster.settled(at);
@@ -103,22 +96,6 @@ impl Inner {
             None => Ok(()),
             Some(_) => Err(StoreError::Busy { reason: format!("it is not known yet who leads {at:?}") }),
         }
-    }
-
-    /// Takes in how far the log of a leader goes that has just answered. The ends of a topic are asked of one node for all its
-    /// partitions, which need not be this one, and what that node lacks would look as if it were not there.
-    async fn hear_leader(&self, at: &PartitionRef, leader: &Node) -> Result<(), StoreError> {
-        let (state, partition) = self.partition(at).await?;
-        let floor = partition.lock().floor();
-        let answers = self.ask_nodes(&state.topic, |_, details| async { Ok(details.partitions) }).await;
-        let said = answers.iter().find(|(node, _)| node == leader).map(|(_, partitions)| partitions);
-        let Some(said) = said.and_then(|partitions| partitions.iter().find(|said| said.id == at.partition)) else {
-            return Err(StoreError::Busy { reason: format!("the leader of {at:?} does not say where it ends") });
-        };
-        let mut partition = partition.lock();
-        let seen = partition.reaches(&Described::from(said), floor);
-        self.tell(at, seen);
-        Ok(())
     }
 
     async fn barrier(&self, at: &PartitionRef) -> Result<(), CallError> {
@@ -144,7 +121,7 @@ impl Inner {
         };
         self.pool
             .append(at)
-            .call(For::Proving(at), ask, |outcome| {
+            .call(For::Writing(at), ask, |outcome| {
                 if let Err(error) = &outcome
                     && error.lost_the_reply()
                 {

@@ -134,15 +134,13 @@ pub(crate) enum For<'a> {
     Reading(&'a PartitionRef),
     /// The one that leads a partition, to write: its answer shows whether it does.
     Writing(&'a PartitionRef),
-    /// As `Writing`, for what stands behind an append in doubt.
-    Proving(&'a PartitionRef),
 }
 
 impl For<'_> {
     fn partition(&self) -> Option<&PartitionRef> {
         match self {
             Self::Any | Self::Leader => None,
-            Self::Reading(at) | Self::Writing(at) | Self::Proving(at) => Some(at),
+            Self::Reading(at) | Self::Writing(at) => Some(at),
         }
     }
 }
@@ -236,15 +234,12 @@ impl Line {
 
     /// What an answer shows about who leads a partition.
     fn learn(&self, target: For<'_>, seat: &Seat, moved: bool, went_through: bool) {
-        let (For::Writing(at) | For::Proving(at), Some(node)) = (target, &seat.node) else { return };
+        let (For::Writing(at), Some(node)) = (target, &seat.node) else { return };
         if moved {
             self.dialer.roster.refused(at, node, now());
         } else if went_through {
             self.dialer.roster.found(at, node);
-            match target {
-                For::Proving(_) => self.dialer.roster.proved(at),
-                _ => self.dialer.roster.settled(at),
-            }
+            self.dialer.roster.settled(at);
         }
     }
 

@@ -237,20 +237,6 @@ impl Partition {
         Seen { growth: Some(self.announce(bytes)), ..Seen::default() }
     }
 
-    /// The leader's answer to a question before which `floor` was known: it ends there at least.
-    pub(crate) fn reaches(&mut self, described: &Described, floor: Floor) -> Seen {
-        let end = described.bounds(self.end_of(floor)).end;
-        if floor.falls != self.falls || end <= self.bounds.end {
-            return Seen::default();
-        }
-        self.bounds.end = end;
-        if self.in_flight > 0 || !self.heard_of {
-            return Seen::default();
-        }
-        let bytes = end.saturating_sub(self.announced).saturating_mul(self.average_bytes());
-        Seen { growth: Some(self.announce(bytes)), ..Seen::default() }
-    }
-
     fn fall(&mut self, said: Bounds, grace: Duration, now: Instant) -> Seen {
         // A partition that a starting server still builds reads as an empty one.
         let grace = if said.end == 0 { grace.max(limits::FALL_GRACE_EMPTY) } else { grace };

@@ -32,7 +32,7 @@ pub(crate) struct Roster {
     /// Nodes to which the last connection failed.
     down: RwLock<HashMap<Node, Down>>,
     /// Partitions of whose leader's log something is not known: whether an append is there, or how far it goes.
-    doubts: RwLock<HashMap<PartitionRef, Doubt>>,
+    doubts: RwLock<HashMap<PartitionRef, Instant>>,
 }
 
 #[derive(Default)]
@@ -40,19 +40,6 @@ struct Nodes {
     all: Vec<Node>,
     /// The one that leads what is not a partition; new partitions are its own more often than not.
     leader: Option<Node>,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Doubt {
-    since: Instant,
-    /// True when the leader has answered something behind it, and has not said yet how far its log goes.
-    proved: bool,
-}
-
-impl Doubt {
-    fn new(since: Instant) -> Self {
-        Self { since, proved: false }
-    }
 }
 
 /// Of a node that cannot be reached.
@@ -226,40 +213,19 @@ impl Roster {
     /// An append is in doubt: the leader may have been lost with it, and only the next one's log has the answer.
     pub(crate) fn doubt(&self, at: &PartitionRef, now: Instant) {
         if self.is_cluster() {
-            self.doubts.write().insert(at.clone(), Doubt::new(now));
+            self.doubts.write().insert(at.clone(), now);
         }
     }
 
     /// A lower end than the known one is seen: only the leader knows whether it fell.
     pub(crate) fn suspect(&self, at: &PartitionRef, now: Instant) {
-        self.doubts.write().entry(at.clone()).or_insert(Doubt::new(now));
+        self.doubts.write().entry(at.clone()).or_insert(now);
     }
 
     /// For how long a partition is in doubt; `None` when it is not.
     pub(crate) fn doubted(&self, at: &PartitionRef, now: Instant) -> Option<Duration> {
         let doubts = self.doubts.read();
-        doubts.get(at).map(|doubt| now.saturating_duration_since(doubt.since))
-    }
-
-    /// The leader has answered something behind what is in doubt.
-    pub(crate) fn proved(&self, at: &PartitionRef) {
-        if let Some(doubt) = self.doubts.write().get_mut(at) {
-            doubt.proved = true;
-        }
-    }
-
-    /// Who has answered something behind what is in doubt.
-    pub(crate) fn prover(&self, at: &PartitionRef) -> Option<Node> {
-        let proved = self.doubts.read().get(at).is_some_and(|doubt| doubt.proved);
-        if proved { self.leader(at) } else { None }
-    }
-
-    /// It is known too how far the leader's log went then. What came to be in doubt since stays so.
-    pub(crate) fn settled_behind(&self, at: &PartitionRef) {
-        let mut doubts = self.doubts.write();
-        if doubts.get(at).is_some_and(|doubt| doubt.proved) {
-            doubts.remove(at);
-        }
+        doubts.get(at).map(|since| now.saturating_duration_since(*since))
     }
 
     /// The leader has answered for what came before.

@@ -21,7 +21,7 @@ use iggy_binary_protocol::consensus::Operation;
 use iggy_common::IggyError;
 use milena_iggy_door::faults::{Fault, On};
 use milena_store::testing::{TestMessage, batch_of};
-use milena_store::{Bounds, OffsetStore, PartitionRef, Store, StoreError};
+use milena_store::{Bounds, OffsetStore, Store, StoreError};
 use nodes::{GROUP, MANY, Nodes};
 use pollster::block_on;
 
@@ -201,25 +201,6 @@ fn a_partition_begins_where_the_node_begins_that_has_most_of_it() {
     nodes.trim(0, 0, 5);
     nodes.trim(1, 0, 3);
     assert_eq!(block_on(nodes.store.bounds(&nodes.topic.partition(0))), Ok(Bounds { start: 3, end: 10 }));
-}
-
-/// Ends are asked of one node for all partitions of a topic, and that one leads another partition and lags behind in this one.
-#[test]
-fn what_became_of_an_append_in_doubt_is_asked_of_the_leader_of_its_own_partition() {
-    let nodes = Nodes::filled(2, 2, 1);
-    let append = |at: &PartitionRef, id| block_on(nodes.store.append(at, batch_of(&[TestMessage::new(id, b"value")])));
-    let (other, at) = (nodes.topic.partition(0), nodes.topic.partition(1));
-    nodes.all_say(1);
-    assert_eq!(block_on(nodes.store.has_group(&nodes.topic, GROUP)), Ok(false), "it hears that there are nodes");
-    assert_eq!(append(&other, 2).unwrap().base_offset, Some(1));
-    nodes.all_say(0);
-    assert_eq!(block_on(nodes.store.has_group(&nodes.topic, GROUP)), Ok(false), "it hears of the other leader");
-    assert_eq!(block_on(nodes.store.bounds(&at)), Ok(Bounds { start: 0, end: 1 }));
-    let door = |node: usize| nodes.nodes[node].door.lock();
-    door(0).as_ref().unwrap().faults().plan(On::Operation(Operation::SendMessages), Fault::CutAfterApply);
-    assert!(matches!(append(&at, 2), Err(StoreError::InDoubt { .. })));
-    assert_eq!(block_on(nodes.store.bounds(&at)), Ok(Bounds { start: 0, end: 2 }), "it was stored");
-    assert_eq!(append(&at, 3).unwrap().base_offset, Some(2));
 }
 
 /// It may be the reply to something else, which has no body either, and the append may have been dropped.

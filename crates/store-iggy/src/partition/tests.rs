@@ -446,20 +446,3 @@ proptest! {
         prop_assert_eq!(partition.bounds(), Bounds { start, end });
     }
 }
-
-#[test]
-fn what_the_leader_says_of_its_end_moves_it_forward_and_tells_who_waits() {
-    let mut partition = Partition::default();
-    let said = |end: u64| Described { current_offset: end - 1, messages: end, bytes: 100 * end };
-    partition.observe(said(5), partition.floor(), Duration::ZERO, Instant::now());
-    let floor = partition.floor();
-    assert_eq!(partition.reaches(&said(5), floor), Seen::default());
-    assert_eq!(partition.reaches(&said(4), floor), Seen::default(), "that it fell is another question");
-    assert_eq!(partition.reaches(&said(7), floor).growth.map(|growth| growth.end), Some(7));
-    assert_eq!(partition.bounds(), Bounds { start: 0, end: 7 });
-    // A node that lags answers what it was asked before that, or after it.
-    for floor in [floor, partition.floor()] {
-        assert_eq!(partition.observe(said(6), floor, Duration::MAX, Instant::now()), Seen::default());
-        assert_eq!(partition.bounds().end, 7);
-    }
-}

@@ -168,24 +168,3 @@ fn a_doubt_lasts_until_the_leader_has_answered() {
     roster.settled(&at(0));
     assert_eq!(roster.doubted(&at(0), start), None);
 }
-
-#[test]
-fn a_doubt_that_the_leader_has_answered_lasts_until_the_end_of_its_log_is_known_and_a_later_one_longer() {
-    let (roster, now) = (roster(1), Instant::now());
-    let at = at(0);
-    roster.found(&at, &node(2));
-    roster.doubt(&at, now);
-    assert_eq!(roster.prover(&at), None, "nobody has answered");
-    roster.proved(&at);
-    assert_eq!(roster.prover(&at), Some(node(2)));
-    assert!(roster.doubted(&at, now).is_some());
-    // Another append comes to be in doubt before the end is known.
-    roster.doubt(&at, now);
-    roster.settled_behind(&at);
-    assert!(roster.doubted(&at, now).is_some() && roster.prover(&at).is_none());
-    roster.proved(&at);
-    roster.settled_behind(&at);
-    assert_eq!(roster.doubted(&at, now), None);
-    roster.proved(&at);
-    assert_eq!(roster.prover(&at), None, "where nothing is in doubt there is nothing to settle");
-}
