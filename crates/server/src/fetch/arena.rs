@@ -15,8 +15,8 @@ const CHUNK_BYTES: usize = (1 << 20) + (64 << 10);
 /// Chunks kept for later responses.
 const POOLED_CHUNKS: usize = 32;
 
-/// Chunks above this size go back to the allocator. An answer of 4 MiB out of one partition, which is what ends an answer, is below:
-/// consumers that may take so much of a partition would cause a thousand page faults each time.
+/// Chunks above this size go back to the allocator. An answer of 4 MiB out of one partition, which is what ends an answer, is below.
+/// The first ones after a start cost half as much for it; later the allocator has such memory at hand too.
 const POOLED_BYTES_MAX: usize = (4 << 20) + (64 << 10);
 
 /// Chunks between two responses.
