@@ -79,6 +79,16 @@ fn the_container_file_builds_with_the_compiler_of_the_workspace() {
     assert!(channel == version || channel.starts_with(&format!("{version}.")), "{image} and {channel}");
 }
 
+/// With the file of the toolchain in it, rustup would download the compiler that the image has already, with tools that no build
+/// needs; with `target` in it, what was built outside would be there.
+#[test]
+fn the_container_file_is_given_the_sources_alone() {
+    let ignored = file(".dockerignore");
+    for name in [".git", "target", "fuzz/target", "milena-data", "rust-toolchain.toml"] {
+        assert!(ignored.lines().any(|line| line == name), "{name}");
+    }
+}
+
 #[test]
 fn what_one_step_of_the_container_file_makes_is_where_the_next_one_takes_it() {
     let steps = all("RUN");
