@@ -112,11 +112,13 @@ go_tests() {
 
 # crate_sources MANIFEST CRATE: the folder of the crate's sources, in the version that the lock file beside MANIFEST names.
 crate_sources() {
-  cargo metadata --locked --format-version 1 --manifest-path "$1" | python3 -c '
+  local metadata
+  metadata=$(cargo metadata --locked --format-version 1 --manifest-path "$1") || return
+  python3 -c '
 import json, pathlib, sys
 for package in json.load(sys.stdin)["packages"]:
     if package["name"] == sys.argv[1]:
-        print(pathlib.Path(package["manifest_path"]).parent)' "$2"
+        print(pathlib.Path(package["manifest_path"]).parent)' "$2" <<<"$metadata"
 }
 
 # crate_copy CRATE: the sources of a crate that compat/CRATE depends on, as a folder to build tests in, which is entered.

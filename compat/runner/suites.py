@@ -100,17 +100,20 @@ class Suite:
             (folder / "milena.toml").write_text(run["config"])
             arguments += ["--config", str(folder / "milena.toml")]
         fixed = self.about.get("listen")
+        broker = server.Milena(folder, fixed, arguments)
         if fixed:
             FIXED_ADDRESS.acquire()
-        broker = server.Milena(folder, fixed, arguments)
         try:
             broker.start()
             self.all_items(run, items, broker.bootstrap)
+        except SystemExit as error:
+            self.faults.append(f"run {number}: {error}")
         finally:
             broker.stop()
             if fixed:
                 FIXED_ADDRESS.release()
-            shutil.copy(broker.log, self.target / "logs" / f"milena-{number}.log")
+            if broker.log.exists():
+                shutil.copy(broker.log, self.target / "logs" / f"milena-{number}.log")
             shutil.rmtree(folder, ignore_errors=True)
             self.faults += [f"server: {fault}" for fault in broker.faults]
 

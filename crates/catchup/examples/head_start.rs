@@ -15,7 +15,7 @@
 
 use std::time::{Duration, Instant};
 
-use milena_catchup::{Builder, CatchUpConsumer, Commit, Lane, Settings, State};
+use milena_catchup::{Builder, CatchUpConsumer, Commit, Lag, Lane, Settings, State};
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::config::ClientConfig;
@@ -130,7 +130,7 @@ async fn main() -> Result<(), Failure> {
         println!("alike:    {alike}");
         let idle = if round == rounds { IDLE } else { Duration::ZERO };
         let builder = CatchUpConsumer::builder(group(&base, &topic, &format!("catch-up-{round}"))?);
-        let builder = builder.in_flight_max(Lane::Backfill, in_flight);
+        let builder = builder.in_flight_max(Lane::Backfill, in_flight).fork_when(Lag::records(0));
         let catch_up = catch_up(&base, &topic, builder, records + 2, idle).await?;
         println!("catch-up: {catch_up}");
         println!(

@@ -114,6 +114,14 @@ pub(crate) struct Parts {
     pub(crate) writer: Option<Writer>,
 }
 
+impl Drop for Driver {
+    /// Also when a round panicked: whoever waits must hear of it, and a client whose rebalances nobody answers never closes.
+    fn drop(&mut self) {
+        self.member.close();
+        self.shared.finish(Err(Error::Closed));
+    }
+}
+
 impl Driver {
     pub(crate) fn new(parts: Parts) -> Self {
         let Parts { shared, config, member, commands, answers, asking, committing, writer } = parts;

@@ -4,6 +4,7 @@
 //! again afterwards; unread, its queue fills up to `queued.max.messages.kbytes` and waits.
 
 use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -171,7 +172,10 @@ fn copy(record: &BorrowedMessage<'_>) -> (OwnedMessage, u64) {
     let record = record.detach();
     // Of the copy: librdkafka parses the headers anew each time that it is asked for those of a record without any.
     let headers = record.headers().map_or(0, |headers| {
-        headers.iter().map(|header| header.key.len() + header.value.map_or(0, <[u8]>::len)).sum::<usize>()
+        let bytes =
+            || headers.iter().map(|header| header.key.len() + header.value.map_or(0, <[u8]>::len)).sum::<usize>();
+        // rust-rdkafka panics over a name that is not UTF-8, and brokers may take such a record. It weighs its key and value then.
+        catch_unwind(AssertUnwindSafe(bytes)).unwrap_or_default()
     });
     (record, bytes + headers as u64)
 }

@@ -73,8 +73,8 @@ pub enum Checkpoint {
 }
 
 /// How much of one lane of one partition may be fetched and not yet acknowledged. When either bound is reached, the
-/// lane is paused until it is below three quarters of both. What the client had already read at that moment is
-/// still taken, so the bound can be passed by what one poll returns.
+/// lane is paused until it is below three quarters of both. The last record is taken whole, so the bound in bytes can be
+/// passed by less than that record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Bound {
     /// Records; 0 counts as 1.

@@ -67,6 +67,10 @@ async fn a_server_that_loads_offsets_is_not_ready_and_one_that_leaves_groups_to_
     memory.plan(Fault::Hangs { applied: false });
     mandate.0.send_replace(true);
     says(&monitor, "the committed offsets are being loaded").await;
+    // What is to hang is a call of this load, and not of the next one.
+    while memory.faults_left() > 0 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
     assert!(!coordinates(&scrape(&monitor).await));
     mandate.0.send_replace(false);
     mandate.0.send_replace(true);

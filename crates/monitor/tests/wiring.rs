@@ -128,11 +128,13 @@ fn of_groups(broker: &Broker) -> Vec<Row<'_>> {
 }
 
 fn of_door(metrics: &DoorMetrics) -> Vec<Row<'_>> {
+    const REFUSED: &str = "milena_iggy_connections_refused_total";
     const LOGINS: &str = "milena_iggy_logins_total";
     const CLOSED: &str = "milena_iggy_connections_closed_total";
     vec![
         ("milena_iggy_connections_accepted_total", &[], &metrics.accepted),
-        ("milena_iggy_connections_refused_total", &[], &metrics.refused),
+        (REFUSED, &[("limit", "connections_max")], &metrics.refused),
+        (REFUSED, &[("limit", "connections_per_address_max")], &metrics.refused_per_address),
         ("milena_iggy_connections_accept_errors_total", &[], &metrics.accept_errors),
         (CLOSED, &[("reason", "idle")], &metrics.closed_idle),
         (CLOSED, &[("reason", "stalled")], &metrics.closed_stalled),

@@ -1,7 +1,7 @@
 //! Appends.
 
 use iggy_binary_protocol::codes::SEND_MESSAGES_CODE;
-use iggy_common::BinaryTransport;
+use iggy_common::{BinaryTransport, IggyError};
 use milena_store::{AppendBatch, Appended, PartitionRef, StoreError};
 
 use crate::error::Op;
@@ -16,14 +16,21 @@ impl Inner {
         let (count, bytes) = (u64::from(batch.count), batch.frames.len());
         drop(batch);
         let floor = partition.lock().begin();
+        let is_cluster = self.dialer.roster.is_cluster();
+        // Replies to the offset operations of others are empty too, and one of them may have come for this append while the
+        // append itself was dropped: a cluster's is none. A connection's name says that it is in step, and not with what it was
+        // answered. What is no confirmation of this append proves nothing else either, so it fails within the call.
         let request = |client: std::sync::Arc<iggy::prelude::TcpClient>| async move {
-            client.send_raw_with_response(SEND_MESSAGES_CODE, body).await
+            let reply = client.send_raw_with_response(SEND_MESSAGES_CODE, body).await?;
+            match send::base_offset(&reply, at)? {
+                None if is_cluster => Err(IggyError::EmptyResponse),
+                base => Ok(base),
+            }
         };
         // The account is settled before the next append of this connection begins: replies are taken in the order of
         // the offsets that they confirm.
-        let settled = self.pool.append(at).call(For::Writing(at), request, |outcome| {
+        let settled = self.pool.append(at).call(For::Writing(at), request, |base| {
             let mut partition = partition.lock();
-            let base = outcome.and_then(|reply| send::base_offset(&reply, at).map_err(CallError::Said));
             match base {
                 Ok(Some(base)) => {
                     let seen = partition.confirmed(floor, base, count, bytes);
@@ -34,13 +41,6 @@ impl Inner {
             base.map(|base| (base, partition.bounds().start))
         });
         match settled.await {
-            // Replies to the offset operations of others are empty too, and one of them may have come for this append while the
-            // append itself was dropped. Its name says that a connection is in step, and not with what it was answered.
-            Ok((None, _)) if self.dialer.roster.is_cluster() => {
-                state.expire();
-                self.doubt(at);
-                Err(StoreError::InDoubt { reason: "the Iggy cluster confirmed an append without an offset".to_owned() })
-            }
             Ok((base_offset, log_start)) => {
                 if base_offset.is_none() {
                     state.expire();

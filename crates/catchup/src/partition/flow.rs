@@ -158,8 +158,7 @@ impl Partition {
         }
     }
 
-    /// Above three quarters of the metadata the live lane waits, until they take half of it: pausing and resuming
-    /// throws away what the client has fetched ahead.
+    /// Above three quarters of the metadata the live lane waits, until they take half of it.
     fn check_crowded(&mut self) -> bool {
         let limit = self.commits.budget();
         let share = |part: usize, of: usize| limit.saturating_mul(part) / of;

@@ -61,7 +61,11 @@ pub(super) async fn poll(service: &Service, caller: &Caller, body: &Bytes) -> An
     let (reply, last) = read(service, &poll).await?;
     let group = offsets::group_of(service, Incarnation::of(&poll.of.info.topic), &poll.who);
     if let (Some(group), Some(last)) = (group, last) {
-        service.members.served(group, caller.client(), partition, last);
+        let is_owner = service.members.served(group, caller.client(), partition, last);
+        if !is_owner && service.config.offset_rules == OffsetRules::Server {
+            // The partition went to another member while it was read, and that one is given the same messages.
+            return Ok(answer(RESYNC, 0, 0));
+        }
     }
     if let Some(last) = last.filter(|_| poll.request.auto_commit) {
         offsets::write(service, &poll.of.info.topic, partition, poll.who, Some(last)).await?;

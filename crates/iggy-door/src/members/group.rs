@@ -92,11 +92,13 @@ impl Group {
         self.owns(client, partition) && !self.is_leaving(partition)
     }
 
-    pub(super) fn served(&mut self, client: u128, partition: u32, offset: u64) {
-        if self.owns(client, partition) {
+    pub(super) fn served(&mut self, client: u128, partition: u32, offset: u64) -> bool {
+        let is_owner = self.owns(client, partition);
+        if is_owner {
             let served = self.served.entry(partition).or_insert(offset);
             *served = offset.max(*served);
         }
+        is_owner
     }
 
     pub(super) fn purged(&mut self) {
@@ -129,6 +131,8 @@ impl Group {
     }
 
     fn move_to(&mut self, client: u128, partition: u32) {
+        // Who has it now was given nothing of it.
+        self.served.remove(&partition);
         for member in &mut self.members {
             if member.client == client {
                 member.partitions.push(partition);
@@ -145,7 +149,12 @@ impl Group {
         self.handovers.clear();
         let (members, partitions) = (self.members.len(), self.partitions);
         for (index, member) in self.members.iter_mut().enumerate() {
+            let had = std::mem::take(&mut member.partitions);
             member.partitions = (0..partitions).skip(index).step_by(members.max(1)).collect();
+            // What another member was given is not waited for when somebody joins either.
+            for partition in member.partitions.iter().filter(|partition| !had.contains(partition)) {
+                self.served.remove(partition);
+            }
         }
     }
 

@@ -151,11 +151,9 @@ impl Members {
         self.all.lock().group(key, now).is_some_and(|group| group.polls(client, partition))
     }
 
-    /// Notes that `client` was given the messages of `partition` up to `offset`.
-    pub(crate) fn served(&self, key: GroupKey, client: u128, partition: u32, offset: u64) {
-        if let Some(group) = self.all.lock().groups.get_mut(&key) {
-            group.served(client, partition, offset);
-        }
+    /// Notes that `client` is given the messages of `partition` up to `offset`; false when it has the partition no more.
+    pub(crate) fn served(&self, key: GroupKey, client: u128, partition: u32, offset: u64) -> bool {
+        self.all.lock().groups.get_mut(&key).is_some_and(|group| group.served(client, partition, offset))
     }
 
     /// Notes that the group has read `partition` up to `offset`: if that is all that it was given, and another member waits

@@ -55,7 +55,7 @@ impl Case {
         let mut case = Self::of(partitions);
         case.join(1);
         for partition in 0..partitions {
-            case.members.served(key(), 1, partition, 5);
+            assert!(case.members.served(key(), 1, partition, 5));
             case.commit(partition, 4);
         }
         case
@@ -120,7 +120,7 @@ fn every_partition_has_exactly_one_reader_whoever_comes_and_goes() {
             2 | 5 => {
                 case.members.leave(key(), client);
             }
-            3 => (0..7).for_each(|partition| case.members.served(key(), client, partition, step)),
+            3 => (0..7).for_each(|partition| _ = case.members.served(key(), client, partition, step)),
             4 => case.commit(u32::try_from(step % 6).unwrap(), step),
             6 => case.now += WAIT / 3,
             _ => {
@@ -223,7 +223,30 @@ fn after_a_purge_nothing_is_waited_for() {
 fn what_is_given_to_who_is_no_member_holds_nothing_up() {
     let case = Case::of(2);
     case.join(1);
-    case.members.served(key(), 9, 1, 5);
+    assert!(!case.members.served(key(), 9, 1, 5), "it has no partition");
     case.join(2);
     assert_eq!(case.assigned(), [vec![0], vec![1]]);
+}
+
+#[test]
+fn what_was_given_to_who_left_is_not_waited_for_when_somebody_joins() {
+    let case = Case::of(2);
+    case.join(1);
+    case.join(2);
+    assert!(case.members.served(key(), 2, 1, 5));
+    assert!(case.members.leave(key(), 2));
+    case.join(3);
+    assert_eq!(case.assigned(), [vec![0], vec![1]]);
+}
+
+#[test]
+fn what_was_given_before_a_handover_that_took_too_long_is_not_waited_for_again() {
+    let mut case = Case::at_work(2);
+    case.join(2);
+    case.now += WAIT;
+    assert_eq!(case.may(2, 1), (true, true));
+    assert!(case.members.leave(key(), 1));
+    case.join(3);
+    // The newest one has the place of the first.
+    assert_eq!(case.assigned(), [vec![1], vec![0]]);
 }

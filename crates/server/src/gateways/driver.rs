@@ -14,6 +14,9 @@ use crate::opening::answered;
 /// Attempts to say farewell.
 const FAREWELLS_MAX: u32 = 2;
 
+/// Shortest time for which a start waits for a store that is away, however short the beat: three beats as they are by default.
+const AWAY_MIN: Duration = Duration::from_secs(9);
+
 /// What was done.
 enum Round {
     /// The log was read, and there was nothing to send.
@@ -59,7 +62,7 @@ impl Driver {
                 // A store that is away for a moment is waited for, one that stays away is an error at start.
                 Err(error) => {
                     let since = *failed_since.get_or_insert_with(Instant::now);
-                    if since.elapsed() >= self.patience * 3 {
+                    if since.elapsed() >= (self.patience * 3).max(AWAY_MIN) {
                         return Err(error);
                     }
                 }
