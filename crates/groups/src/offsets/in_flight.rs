@@ -11,6 +11,7 @@ use std::sync::Arc;
 use super::commit::Waiting;
 use super::record::{Change, Mark};
 use super::table::TopicKey;
+use super::topic_counts::TopicCounts;
 use crate::error::GroupError;
 use crate::output::Ticket;
 use crate::types::Token;
@@ -59,7 +60,7 @@ pub(crate) struct InFlight {
     entries: VecDeque<Entry>,
     groups: HashMap<Arc<str>, Load>,
     /// Removals of each topic.
-    removals: HashMap<TopicKey, usize>,
+    removals: TopicCounts,
     waiting: usize,
     adds: usize,
 }
@@ -92,7 +93,7 @@ impl InFlight {
             load.marking |= matches!(change, Change::Mark { .. });
         }
         if let Change::RemoveTopic { topic } = &change {
-            *self.removals.entry(topic.clone()).or_default() += 1;
+            self.removals.add(topic);
         }
         self.adds += change.adds();
         let ticket = Ticket(self.first + self.entries.len() as u64);
@@ -123,13 +124,8 @@ impl InFlight {
         let entry = self.entries.pop_front()?;
         self.first += 1;
         self.adds = self.adds.saturating_sub(entry.change.adds());
-        if let Change::RemoveTopic { topic } = &entry.change
-            && let Some(count) = self.removals.get_mut(topic)
-        {
-            *count -= 1;
-            if *count == 0 {
-                self.removals.remove(topic);
-            }
+        if let Change::RemoveTopic { topic } = &entry.change {
+            self.removals.remove(topic);
         }
         let mut next_mark = None;
         if let Some(group) = entry.change.group()
@@ -176,7 +172,7 @@ impl InFlight {
 
     /// True when a removal of the topic is under way.
     pub(crate) fn removes(&self, topic: &TopicKey) -> bool {
-        self.removals.contains_key(topic)
+        self.removals.of(topic) > 0
     }
 
     pub(crate) fn wait(&mut self, request: Waiting) {

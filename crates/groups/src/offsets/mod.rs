@@ -24,6 +24,7 @@ mod snapshot;
 mod table;
 #[cfg(test)]
 pub(crate) mod testing;
+mod topic_counts;
 mod varint;
 
 pub use codec::CodecError;

@@ -4,10 +4,11 @@
 //! dense. The partitions of a topic are shared with snapshots that are being written and copied on the next change
 //! only.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 use super::record::{Change, Mark, Store, Write};
+use super::topic_counts::TopicCounts;
 use crate::types::{Timestamp, TopicId};
 
 /// A topic by name and incarnation. One that was deleted and created again is another, and inherits nothing.
@@ -94,7 +95,7 @@ impl GroupOffsets {
         self.topics.iter().map(|(_, slots)| slots.len()).sum()
     }
 
-    fn write(&mut self, topic: &TopicKey, writes: Vec<Write>, holders: &mut Holders) {
+    fn write(&mut self, topic: &TopicKey, writes: Vec<Write>, holders: &mut TopicCounts) {
         let at = match self.find(&topic.name, topic.id) {
             Ok(at) => at,
             Err(at) => {
@@ -118,7 +119,7 @@ impl GroupOffsets {
         }
     }
 
-    fn remove(&mut self, topic: &TopicKey, partitions: &[i32], holders: &mut Holders) {
+    fn remove(&mut self, topic: &TopicKey, partitions: &[i32], holders: &mut TopicCounts) {
         let Ok(at) = self.find(&topic.name, topic.id) else { return };
         if let Some((_, slots)) = self.topics.get_mut(at) {
             let gone: HashSet<i32> = partitions.iter().copied().collect();
@@ -131,32 +132,9 @@ impl GroupOffsets {
     }
 
     /// Lets topics go with all their rows.
-    fn remove_topics(&mut self, is_gone: impl Fn(&TopicKey) -> bool, holders: &mut Holders) {
+    fn remove_topics(&mut self, is_gone: impl Fn(&TopicKey) -> bool, holders: &mut TopicCounts) {
         for (topic, _) in self.topics.extract_if(.., |(topic, _)| is_gone(topic)) {
             holders.remove(&topic);
-        }
-    }
-}
-
-/// How many groups hold offsets of each topic: most topics that go are held by none, and a look at all groups is long.
-#[derive(Debug, Default)]
-struct Holders(HashMap<TopicKey, usize>);
-
-impl Holders {
-    fn of(&self, topic: &TopicKey) -> usize {
-        self.0.get(topic).copied().unwrap_or(0)
-    }
-
-    fn add(&mut self, topic: &TopicKey) {
-        *self.0.entry(topic.clone()).or_default() += 1;
-    }
-
-    fn remove(&mut self, topic: &TopicKey) {
-        if let Some(count) = self.0.get_mut(topic) {
-            *count -= 1;
-            if *count == 0 {
-                self.0.remove(topic);
-            }
         }
     }
 }
@@ -184,7 +162,8 @@ pub(crate) struct Table {
     pub(crate) groups: BTreeMap<Arc<str>, GroupOffsets>,
     /// Topic names are shared between groups.
     names: HashSet<Arc<str>>,
-    holders: Holders,
+    /// How many groups hold offsets of each topic: most topics that go are held by none, and a look at all groups is long.
+    holders: TopicCounts,
     len: usize,
 }
 
@@ -285,7 +264,7 @@ impl Table {
     }
 
     /// Changes a group and keeps the count. One that has no rows left is forgotten.
-    fn on_group(&mut self, group: &str, change: impl FnOnce(&mut GroupOffsets, &mut Holders)) {
+    fn on_group(&mut self, group: &str, change: impl FnOnce(&mut GroupOffsets, &mut TopicCounts)) {
         let Some(offsets) = self.groups.get_mut(group) else { return };
         let before = offsets.len();
         change(offsets, &mut self.holders);
