@@ -1,8 +1,9 @@
 //! What all handlers share, and the one place where its parts are put together.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use milena_store::{GrowthWatcher, Store};
+use milena_tls::TlsPort;
 use tokio::runtime::{Handle, RuntimeFlavor};
 
 use crate::cluster;
@@ -50,6 +51,8 @@ pub struct Broker {
     pub quiet_accept: QuietLog,
     /// Those about requests that took long, by api key.
     pub quiet_slow: QuietLog<i16>,
+    /// The certificates of the listeners with TLS, by name of the listener; set when the server begins to serve.
+    pub tls: OnceLock<Vec<(String, Arc<TlsPort>)>>,
     /// True on a multi-thread runtime, where a thread may say that it is busy.
     pub(crate) threads_can_block: bool,
 }
@@ -107,6 +110,7 @@ impl Broker {
             quiet: QuietLog::default(),
             quiet_accept: QuietLog::default(),
             quiet_slow: QuietLog::default(),
+            tls: OnceLock::new(),
             threads_can_block,
         }))
     }

@@ -5,6 +5,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use milena_tls::TlsFiles;
+
 use crate::gateways::ClusterSettings;
 use crate::groups::{Alone, Coordinators, GroupSettings, OffsetStorage};
 use crate::limits::Limits;
@@ -44,6 +46,8 @@ pub struct ServerConfig {
     pub coordinators: Arc<dyn Coordinators>,
     /// Time from which on a request is logged as slow; zero is never. Time that it was parked does not count.
     pub slow_request: Duration,
+    /// Time between two looks for new certificates. The program sets it, not an operator.
+    pub certificate_check: Duration,
     /// Bounds.
     pub limits: Limits,
 }
@@ -59,6 +63,8 @@ pub struct ListenerConfig {
     pub advertised_host: Option<String>,
     /// Port clients are told; `None` takes the bound port.
     pub advertised_port: Option<u16>,
+    /// Certificate and key, where its connections begin with TLS.
+    pub tls: Option<TlsFiles>,
 }
 
 /// What producers' sequence numbers are used for.
@@ -108,12 +114,7 @@ impl Default for TopicMapping {
 impl Default for ServerConfig {
     fn default() -> Self {
         Self {
-            listeners: vec![ListenerConfig {
-                name: "default".to_owned(),
-                bind: SocketAddr::from(([127, 0, 0, 1], 9092)),
-                advertised_host: None,
-                advertised_port: None,
-            }],
+            listeners: vec![ListenerConfig::new("default", SocketAddr::from(([127, 0, 0, 1], 9092)))],
             instance_id: 0,
             idempotence: Idempotence::Dedup,
             auto_create_topics: true,
@@ -130,6 +131,7 @@ impl Default for ServerConfig {
             cluster: None,
             coordinators: Arc::new(Alone),
             slow_request: Duration::from_secs(1),
+            certificate_check: Duration::from_secs(10),
             limits: Limits::default(),
         }
     }
@@ -220,6 +222,12 @@ impl ServerConfig {
 }
 
 impl ListenerConfig {
+    /// A listener in plain text, whose clients are told the address that it binds.
+    #[must_use]
+    pub fn new(name: &str, bind: SocketAddr) -> Self {
+        Self { name: name.to_owned(), bind, advertised_host: None, advertised_port: None, tls: None }
+    }
+
     /// Host that clients of this listener are told. IPv6 addresses are told without brackets, as clients expect them.
     #[must_use]
     pub fn host_for_clients(&self) -> String {

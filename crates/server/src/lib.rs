@@ -3,7 +3,7 @@
 //! - [`config`]: everything an operator can set
 //! - [`limits`]: every bound, its default and what happens when it is passed
 //! - [`server`]: start and end; [`lifecycle`]: the phases between
-//! - [`listener`], `connection`, [`peer`]: sockets, frames, the order of answers
+//! - [`listener`], `secure`, `connection`, [`peer`]: sockets, TLS, frames, the order of answers
 //! - [`memory`]: the byte budget of requests in flight
 //! - [`dispatch`]: the table of APIs, and the shape of a handler
 //! - `handlers/`: one file per API key
@@ -38,6 +38,7 @@ mod opening;
 pub mod peer;
 pub mod produce;
 pub mod quiet;
+mod secure;
 pub mod server;
 pub mod topics;
 pub mod watchers;

@@ -28,6 +28,9 @@ pub struct Limits {
     pub max_connections: usize,
     /// Connections of one client address; `None` is unlimited. Passed: closed at accept, counted.
     pub max_connections_per_address: Option<usize>,
+    /// Time from accept until a connection has done its TLS handshake and says who it is, where the listener asks for that.
+    /// Passed: closed.
+    pub authentication_timeout: Duration,
     /// Time without a request after which a connection is closed.
     pub idle_timeout: Duration,
     /// Time without progress in a frame body after which a connection is closed.
@@ -75,6 +78,7 @@ impl Default for Limits {
             max_frame_bytes: 100 << 20,
             max_connections: 20_000,
             max_connections_per_address: None,
+            authentication_timeout: Duration::from_secs(15),
             idle_timeout: Duration::from_secs(600),
             read_timeout: Duration::from_secs(30),
             write_timeout: Duration::from_secs(30),
@@ -122,6 +126,7 @@ impl Limits {
             in_range(name, value as u64, min as u64, max as u64)?;
         }
         let times = [
+            ("authentication_timeout", self.authentication_timeout),
             ("idle_timeout", self.idle_timeout),
             ("read_timeout", self.read_timeout),
             ("write_timeout", self.write_timeout),

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use milena_tls::TlsPort;
 use parking_lot::Mutex;
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use tokio::net::{TcpListener, TcpStream};
@@ -18,6 +19,7 @@ use crate::lifecycle::{Phase, Place};
 use crate::metrics::Counter;
 use crate::peer::Connection;
 use crate::quiet::QuietLog;
+use crate::secure;
 use crate::server::StartError;
 
 /// Connections that the system holds until they are accepted. A fleet that reconnects at once after a restart
@@ -115,7 +117,7 @@ impl Reserved {
 }
 
 /// Accepts until the server drains.
-pub(crate) async fn accept_all(broker: Arc<Broker>, bound: Bound, socket: TcpListener) {
+pub(crate) async fn accept_all(broker: Arc<Broker>, bound: Bound, socket: TcpListener, tls: Option<Arc<TlsPort>>) {
     let bound = Arc::new(bound);
     let per_address = Arc::new(PerAddress::default());
     let errors = QuietLog::default();
@@ -128,7 +130,15 @@ pub(crate) async fn accept_all(broker: Arc<Broker>, bound: Bound, socket: TcpLis
             accepted = socket.accept() => accepted,
         };
         match accepted {
-            Ok((stream, peer)) => admit(&broker, &bound, &per_address, stream, peer),
+            Ok((stream, peer)) => {
+                if let Some((connection, held)) = admit(&broker, &bound, &per_address, &stream, peer) {
+                    let broker = Arc::clone(&broker);
+                    match &tls {
+                        None => tokio::spawn(connection::run(broker, connection, stream, held)),
+                        Some(port) => tokio::spawn(secure::run(broker, Arc::clone(port), connection, stream, held)),
+                    };
+                }
+            }
             Err(error) if is_of_the_client(&error) => {}
             Err(error) => {
                 broker.metrics.connections.accept_errors.add(1);
@@ -148,23 +158,29 @@ pub fn is_of_the_client(error: &io::Error) -> bool {
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted)
 }
 
-/// Serves a connection if the bounds allow it; otherwise it is closed, and the client tries again later.
-fn admit(broker: &Arc<Broker>, bound: &Arc<Bound>, per_address: &Arc<PerAddress>, stream: TcpStream, peer: SocketAddr) {
+/// A place for a connection if the bounds allow it; otherwise it is closed, and the client tries again later.
+fn admit(
+    broker: &Arc<Broker>,
+    bound: &Arc<Bound>,
+    per_address: &Arc<PerAddress>,
+    stream: &TcpStream,
+    peer: SocketAddr,
+) -> Option<(Arc<Connection>, Held)> {
     let limits = &broker.config.limits;
     let metrics = &broker.metrics.connections;
     // An IPv4 client of an IPv6 socket is the same client as over IPv4.
     let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
     let Some(place) = broker.lifecycle.enter(limits.max_connections) else {
         refuse(broker, peer, &metrics.refused_total, "max_connections", limits.max_connections);
-        return;
+        return None;
     };
     let Some(share) = Share::take(per_address, peer.ip(), limits.max_connections_per_address) else {
         let limit = limits.max_connections_per_address.unwrap_or_default();
         refuse(broker, peer, &metrics.refused_per_address, "max_connections_per_address", limit);
-        return;
+        return None;
     };
     metrics.accepted.add(1);
-    prepare(&stream);
+    prepare(stream);
     let connection = Arc::new(Connection::new(
         CONNECTION_IDS.fetch_add(1, Ordering::Relaxed),
         peer,
@@ -172,7 +188,7 @@ fn admit(broker: &Arc<Broker>, bound: &Arc<Bound>, per_address: &Arc<PerAddress>
         Arc::clone(&broker.lifecycle),
     ));
     tracing::debug!(connection = connection.id, %peer, listener = bound.name, "connection accepted");
-    tokio::spawn(connection::run(Arc::clone(broker), connection, stream, Held { _place: place, _share: share }));
+    Some((connection, Held { _place: place, _share: share }))
 }
 
 fn refuse(broker: &Broker, peer: SocketAddr, counter: &Counter, bound: &str, limit: usize) {

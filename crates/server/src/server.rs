@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use milena_store::{Store, StoreError};
+use milena_tls::TlsError;
 use tokio::task::JoinHandle;
 use tokio::time::{Duration, timeout};
 
@@ -15,6 +16,7 @@ use crate::gateways::{Gateways, JoinError};
 use crate::groups::StorageError;
 use crate::lifecycle::Phase;
 use crate::listener::{self, Bound};
+use crate::secure;
 use crate::topics::OpenError;
 
 /// Time that dropped connections have to notice it. They do at their next wait, so this covers a handler that is
@@ -40,6 +42,14 @@ pub enum StartError {
         address: SocketAddr,
         /// What the system said.
         source: io::Error,
+    },
+    /// Certificate or key of a listener cannot be used.
+    #[error("tls of listener `{name}`: {source}")]
+    Tls {
+        /// Name of the listener.
+        name: String,
+        /// What is wrong with them.
+        source: TlsError,
     },
     /// The server could not join the other gateways of its store.
     #[error(transparent)]
@@ -84,6 +94,7 @@ impl Server {
         apis: &'static [Api],
     ) -> Result<Self, StartError> {
         config.validate()?;
+        let ports = secure::open_all(&config.listeners).await?;
         // Bound first: a port that is taken should be reported before anything is read or written.
         let listeners = listener::bind_all(&config.listeners)?;
         let bounds: Vec<Bound> = listeners.iter().map(|(bound, _)| bound.clone()).collect();
@@ -111,15 +122,24 @@ impl Server {
         }
         let mut addresses = Vec::with_capacity(listeners.len());
         let mut accepting = Vec::with_capacity(listeners.len());
-        for (bound, socket) in listeners {
+        let secured =
+            listeners.iter().zip(&ports).filter_map(|((bound, _), port)| Some((bound.name.clone(), port.clone()?)));
+        let secured: Vec<_> = secured.collect();
+        for (name, port) in &secured {
+            secure::keep_fresh(&broker, name, port);
+        }
+        // A broker is served once.
+        let _ = broker.tls.set(secured);
+        for ((bound, socket), port) in listeners.into_iter().zip(ports) {
             tracing::info!(
                 listener = bound.name,
                 address = %bound.address,
                 advertised = %format_args!("{}:{}", bound.advertised_host, bound.advertised_port),
+                tls = port.is_some(),
                 "listening"
             );
             addresses.push(bound.clone());
-            accepting.push(tokio::spawn(listener::accept_all(Arc::clone(&broker), bound, socket)));
+            accepting.push(tokio::spawn(listener::accept_all(Arc::clone(&broker), bound, socket, port)));
         }
         tracing::info!(cluster = broker.cluster_id, node = broker.node_id(), "serving");
         Ok(Self { broker, addresses, accepting, gateways })

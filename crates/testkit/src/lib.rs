@@ -10,6 +10,7 @@
 //! - [`iggy_server`]: Apache Iggy's own server as child processes, one or a cluster
 //! - [`logged`]: what is logged, counted
 //! - [`proxy`]: a proxy that copies bytes, and can cut, hold or lose them
+//! - [`tls`]: an authority whose certificates are made while the test runs, and clients that trust it
 //! - [`shared`]: one Iggy server for several gateways
 //! - `iggy` (feature `iggy`): servers over Iggy instead of memory
 //!
@@ -35,6 +36,7 @@ pub mod proxy;
 pub mod raw;
 pub mod server;
 pub mod shared;
+pub mod tls;
 
 use std::time::Duration;
 
@@ -49,6 +51,7 @@ pub use proxy::Proxy;
 pub use raw::RawClient;
 pub use server::TestServer;
 pub use shared::SharedIggy;
+pub use tls::Authority;
 
 /// Time after which something that should happen at once has not happened. Long, because test machines are busy.
 pub const SOON: Duration = Duration::from_secs(30);

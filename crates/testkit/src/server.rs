@@ -154,12 +154,7 @@ impl TestServer {
     /// The default configuration on a loopback port of its own, over memory.
     pub fn builder() -> Builder {
         let port = ReservedPort::take();
-        let listener = ListenerConfig {
-            name: "test".to_owned(),
-            bind: SocketAddr::from(([127, 0, 0, 1], port.number())),
-            advertised_host: None,
-            advertised_port: None,
-        };
+        let listener = ListenerConfig::new("test", SocketAddr::from(([127, 0, 0, 1], port.number())));
         Builder {
             config: ServerConfig { listeners: vec![listener], ..ServerConfig::default() },
             data: Data::Memory(MemoryStore::new()),

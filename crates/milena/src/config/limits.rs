@@ -61,6 +61,11 @@ pub(super) const LIMITS: &[Key] = &[
             Some(())
         },
     },
+    time!(
+        authentication_timeout,
+        zero: false,
+        "Time for the TLS handshake, where the listener asks for one, after which a connection is closed."
+    ),
     time!(idle_timeout, zero: false, "Time without a request after which a connection is closed."),
     time!(read_timeout, zero: false, "Time without progress within a request after which its connection is closed."),
     time!(write_timeout, zero: false, "Time without progress within an answer after which its connection is closed."),

@@ -6,9 +6,10 @@ use figment::value::{Dict, Value};
 use milena_server::ListenerConfig;
 
 use super::kinds::{as_written, quoted, shortened};
+use super::listener_tls;
 use super::load::{Mistakes, nearest};
 
-const FIELDS: [&str; 3] = ["name", "bind", "advertised"];
+const FIELDS: [&str; 4] = ["name", "bind", "advertised", "tls"];
 
 /// What a listener looks like as text.
 pub(crate) const TEXT_FORM: &str = "[NAME=]ADDRESS:PORT[@HOST[:PORT]]";
@@ -91,7 +92,11 @@ fn one(value: &Value, default_name: String, source: &str, mistakes: &mut Mistake
         },
     };
     let (advertised_host, advertised_port) = advertised;
-    Some(ListenerConfig { name, bind, advertised_host, advertised_port })
+    let tls = match fields.get("tls") {
+        None => None,
+        Some(value) => Some(listener_tls::read(&name, value, source, mistakes)?),
+    };
+    Some(ListenerConfig { name, bind, advertised_host, advertised_port, tls })
 }
 
 /// Splits `host`, `host:port`, `[::1]:port`, `[::1]` or `::1`.
@@ -122,6 +127,9 @@ pub(super) fn show(listener: &ListenerConfig) -> String {
         let port = listener.advertised_port.map(|port| format!(":{port}")).unwrap_or_default();
         text.push_str(&format!("advertised = {}\n", quoted(&format!("{host}{port}"))));
     }
+    if let Some(files) = &listener.tls {
+        text.push_str(&listener_tls::show(files));
+    }
     text
 }
 
@@ -144,13 +152,9 @@ mod tests {
                 bind: "[::]:9092".parse().unwrap(),
                 advertised_host: Some("fd00::1".to_owned()),
                 advertised_port: Some(19_092),
+                tls: None,
             },
-            ListenerConfig {
-                name: "listener-2".to_owned(),
-                bind: "127.0.0.1:9093".parse().unwrap(),
-                advertised_host: None,
-                advertised_port: None,
-            },
+            ListenerConfig::new("listener-2", "127.0.0.1:9093".parse().unwrap()),
         ];
         assert_eq!(listeners, expected);
     }

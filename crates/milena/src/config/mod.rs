@@ -4,7 +4,7 @@
 //! - [`kinds`]: how values are read and shown
 //! - [`layers`]: the file, the environment, the flags
 //! - [`load`]: from layers to [`Settings`], with every mistake in one list
-//! - [`listeners`]: the one part that is a list
+//! - [`listeners`], [`listener_tls`]: the one part that is a list
 //! - [`show`]: the effective configuration as TOML, each value with its source
 
 #[cfg(test)]
@@ -16,6 +16,7 @@ mod keys;
 mod kinds;
 mod layers;
 mod limits;
+mod listener_tls;
 mod listeners;
 mod load;
 mod metrics;

@@ -34,6 +34,7 @@ pub(super) fn write(broker: &Broker, families: &mut Families<'_>) -> fmt::Result
             ("by_client", &metrics.closed_by_client),
             ("within_frame", &metrics.closed_within_frame),
             ("io_error", &metrics.closed_io),
+            ("tls_handshake", &metrics.closed_handshake),
             ("idle", &metrics.closed_idle),
             ("read_stalled", &metrics.closed_read_stalled),
             ("write_stalled", &metrics.closed_write_stalled),

@@ -44,6 +44,12 @@ pub(crate) enum End {
     /// The length prefix is negative or too small for a header.
     #[error("{0} is no length of a Kafka request; is the client speaking another protocol?")]
     BadLength(i32),
+    /// The client begins with TLS where none is spoken.
+    #[error(
+        "the client begins with TLS, and this listener speaks plain text; either switch TLS off in the client \
+         (security.protocol), or give this listener a tls.certificate_file"
+    )]
+    TlsClient,
     /// The version is not served.
     #[error("{api} version {version} is not served")]
     Version {
@@ -63,7 +69,10 @@ pub(crate) enum End {
 impl End {
     /// True for what an operator should see without asking: a client that does something wrong.
     pub(crate) fn is_protocol_error(&self) -> bool {
-        matches!(self, Self::FrameTooLarge { .. } | Self::BadLength(_) | Self::Version { .. } | Self::Wire(_))
+        matches!(
+            self,
+            Self::FrameTooLarge { .. } | Self::BadLength(_) | Self::TlsClient | Self::Version { .. } | Self::Wire(_)
+        )
     }
 
     /// The counter of this end.
@@ -73,7 +82,7 @@ impl End {
             Self::ReadStalled => &metrics.closed_read_stalled,
             Self::WriteStalled => &metrics.closed_write_stalled,
             Self::FrameTooLarge { .. } => &metrics.closed_frame_too_large,
-            Self::BadLength(_) | Self::Version { .. } | Self::Wire(_) => &metrics.closed_protocol,
+            Self::BadLength(_) | Self::TlsClient | Self::Version { .. } | Self::Wire(_) => &metrics.closed_protocol,
             Self::Undrained => &metrics.closed_undrained,
             Self::Drained => &metrics.closed_drained,
             Self::ByClient => &metrics.closed_by_client,

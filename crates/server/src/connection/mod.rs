@@ -7,20 +7,18 @@
 mod end;
 mod reader;
 mod slot;
+mod transport;
 mod writer;
 
 use std::future::poll_fn;
-use std::io;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use tokio::io::{AsyncWrite, AsyncWriteExt};
-use tokio::net::TcpStream;
-use tokio::net::tcp::{ReadHalf, WriteHalf};
-use tokio::time::{sleep_until, timeout};
+use tokio::io::AsyncRead;
+use tokio::time::sleep_until;
 
 use crate::broker::Broker;
 use crate::dispatch::{self, Connection, Outcome};
@@ -29,6 +27,8 @@ use crate::listener::Held;
 pub(crate) use end::End;
 use reader::Reader;
 use slot::{Frame, Slot, is_produce};
+use transport::Sink;
+pub(crate) use transport::Transport;
 use writer::Writer;
 
 /// Requests above this size are handled with the runtime told that the thread is blocked, so that decoding them delays
@@ -40,14 +40,8 @@ const BLOCKING_FROM: usize = 32 << 10;
 /// Requests after which a connection that has more of them at hand lets other tasks run.
 const TURNS_MAX: usize = 32;
 
-/// Longest time in which a client that still sends is listened to after the last answer.
-const PARTING_MAX: Duration = Duration::from_secs(1);
-
-/// Reads after which throwing away lets other tasks run.
-const DISCARDED_READS_MAX: usize = 16;
-
 /// Serves a connection to its end, and then gives back what it held of the bounds.
-pub(crate) async fn run(broker: Arc<Broker>, connection: Arc<Connection>, mut stream: TcpStream, _held: Held) {
+pub(crate) async fn run<T: Transport>(broker: Arc<Broker>, connection: Arc<Connection>, mut stream: T, _held: Held) {
     let slot = Slot::new();
     let (read, write) = stream.split();
     // Bytes of the last request, for the log.
@@ -82,40 +76,14 @@ pub(crate) async fn run(broker: Arc<Broker>, connection: Arc<Connection>, mut st
     connection.release();
     note(&broker, &connection, &end, frame_bytes.into_inner());
     if matches!(end, End::Drained) || end.is_protocol_error() {
-        Box::pin(part(stream)).await;
+        Box::pin(stream.part()).await;
+    } else if !matches!(end, End::Io(_) | End::WriteStalled | End::Undrained) {
+        Box::pin(stream.leave()).await;
     }
-}
-
-/// Closes a connection on which the client may still be sending. To close with unread bytes resets it, and a reset can
-/// overtake answers that the client has not read yet; so what was still sent is read and thrown away for a moment.
-async fn part(mut stream: TcpStream) {
-    let gone = stream.shutdown().await.is_err();
-    if gone || !discard(&stream) {
-        return;
-    }
-    let rest = async {
-        while stream.readable().await.is_ok() && discard(&stream) {
-            tokio::task::yield_now().await;
-        }
-    };
-    let _ = timeout(PARTING_MAX, rest).await;
-}
-
-/// Throws away some of what has arrived. False when nothing had, or nothing will.
-fn discard(stream: &TcpStream) -> bool {
-    let mut bytes = [0; 4096];
-    for reads in 0..DISCARDED_READS_MAX {
-        match stream.try_read(&mut bytes) {
-            Ok(0) => return false,
-            Ok(_) => {}
-            Err(error) => return reads > 0 && error.kind() == io::ErrorKind::WouldBlock,
-        }
-    }
-    true
 }
 
 /// Reads requests until there are no more of them, and says so to the answering half.
-async fn read_all(broker: &Broker, connection: &Connection, slot: &Slot, read: ReadHalf<'_>) {
+async fn read_all(broker: &Broker, connection: &Connection, slot: &Slot, read: impl AsyncRead + Unpin) {
     let mut reader = Reader::new(read, &broker.config.limits, &broker.memory, slot);
     let mut draining = pin!(broker.lifecycle.reached(Phase::Draining));
     let end = loop {
@@ -143,7 +111,7 @@ async fn answer_all(
     broker: &Arc<Broker>,
     connection: &Arc<Connection>,
     slot: &Slot,
-    write: WriteHalf<'_>,
+    write: impl Sink,
     frame_bytes: &AtomicUsize,
 ) -> End {
     let mut writer = Writer::new(write, broker.config.limits.write_timeout, &broker.metrics.connections.bytes_out);
@@ -190,7 +158,7 @@ async fn answer_all(
 }
 
 /// The next frame. Answers that are held are written before it is waited for.
-async fn next_frame<W: AsyncWrite + Unpin>(slot: &Slot, writer: &mut Writer<'_, W>) -> Result<Frame, End> {
+async fn next_frame<W: Sink>(slot: &Slot, writer: &mut Writer<'_, W>) -> Result<Frame, End> {
     if writer.holds_any() {
         if let Some(frame) = slot.take_ready().await {
             return Ok(frame);

@@ -73,6 +73,9 @@ impl<'a, R: AsyncRead + Unpin> Reader<'a, R> {
                 let len = usize::try_from(declared).map_err(|_| End::BadLength(declared))?;
                 return match len {
                     _ if len < HEADER_BYTES_MIN => Err(End::BadLength(declared)),
+                    _ if len > self.limits.max_frame_bytes && milena_tls::is_client_hello(prefix) => {
+                        Err(End::TlsClient)
+                    }
                     _ if len > self.limits.max_frame_bytes => {
                         Err(End::FrameTooLarge { declared: len, limit: self.limits.max_frame_bytes })
                     }

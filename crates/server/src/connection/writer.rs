@@ -1,14 +1,16 @@
 //! Answers to bytes.
 
 use std::collections::VecDeque;
+use std::future::poll_fn;
 use std::io::IoSlice;
 use std::time::Duration;
 
 use bytes::{Buf, Bytes};
-use tokio::io::{AsyncWrite, AsyncWriteExt};
+use tokio::io::AsyncWriteExt;
 use tokio::time::timeout;
 
 use super::end::End;
+use super::transport::Sink;
 use crate::dispatch::Pieces;
 use crate::metrics::Counter;
 
@@ -32,7 +34,7 @@ pub(super) struct Writer<'a, W> {
     answers_held: usize,
 }
 
-impl<'a, W: AsyncWrite + Unpin> Writer<'a, W> {
+impl<'a, W: Sink> Writer<'a, W> {
     pub(super) fn new(sink: W, stalled_after: Duration, bytes_out: &'a Counter) -> Self {
         Self { sink, stalled_after, bytes_out, held: Vec::new(), answers_held: 0 }
     }
@@ -73,7 +75,7 @@ impl<'a, W: AsyncWrite + Unpin> Writer<'a, W> {
             self.bytes_out.add(written as u64);
             let_go(&mut pieces, written);
         }
-        Ok(())
+        self.push().await
     }
 
     /// Writes what is held, and keeps no memory for it.
@@ -93,7 +95,20 @@ impl<'a, W: AsyncWrite + Unpin> Writer<'a, W> {
             self.bytes_out.add(written as u64);
             bytes = bytes.get(written..).unwrap_or_default();
         }
-        Ok(())
+        self.push().await
+    }
+
+    /// Sends what the sink keeps back of what it took.
+    async fn push(&mut self) -> Result<(), End> {
+        if !W::KEEPS_BACK {
+            return Ok(());
+        }
+        loop {
+            let pushing = timeout(self.stalled_after, poll_fn(|context| self.sink.poll_push(context)));
+            if !pushing.await.map_err(|_| End::WriteStalled)?? {
+                return Ok(());
+            }
+        }
     }
 }
 

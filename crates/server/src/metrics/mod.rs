@@ -40,6 +40,8 @@ pub struct ConnectionMetrics {
     pub refused_per_address: Counter,
     /// Failures of accept itself, such as too many open files.
     pub accept_errors: Counter,
+    /// Closed because the TLS handshake failed.
+    pub closed_handshake: Counter,
     /// Closed because no request came.
     pub closed_idle: Counter,
     /// Closed because a frame stopped arriving.

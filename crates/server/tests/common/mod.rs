@@ -171,7 +171,7 @@ pub(crate) fn config() -> ServerConfig {
 }
 
 pub(crate) fn listener(name: &str, bind: &str) -> ListenerConfig {
-    ListenerConfig { name: name.to_owned(), bind: bind.parse().unwrap(), advertised_host: None, advertised_port: None }
+    ListenerConfig::new(name, bind.parse().unwrap())
 }
 
 /// A server with the table of the tests.

@@ -126,12 +126,7 @@ impl Gateway {
         instance_id: u16,
         coordinates: bool,
     ) -> Result<Self, StartError> {
-        let listener = ListenerConfig {
-            name: "test".to_owned(),
-            bind: "127.0.0.1:0".parse().unwrap(),
-            advertised_host: None,
-            advertised_port: None,
-        };
+        let listener = ListenerConfig::new("test", "127.0.0.1:0".parse().unwrap());
         let cluster = ClusterSettings { beat_interval: BEAT, lease_time: LEASE, coordinates };
         let mut config =
             ServerConfig { listeners: vec![listener], instance_id, cluster: Some(cluster), ..ServerConfig::default() };

@@ -1,0 +1,136 @@
+//! What a connection is carried by: TCP as it is, or TLS over it.
+//!
+//! A connection is compiled for each, so that plain TCP pays nothing for the other.
+
+use std::io;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use milena_tls::TlsConnection;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::net::tcp::{ReadHalf, WriteHalf};
+use tokio::time::timeout;
+
+/// Longest time in which a client that still sends is listened to after the last answer.
+const PARTING_MAX: Duration = Duration::from_secs(1);
+
+/// Reads after which throwing away lets other tasks run.
+const DISCARDED_READS_MAX: usize = 16;
+
+/// Where answers are written to.
+pub(crate) trait Sink: AsyncWrite + Unpin {
+    /// Whether what was written can be kept back.
+    const KEEPS_BACK: bool = false;
+
+    /// Sends some of what was written and is not sent yet; true when more of it is left.
+    fn poll_push(&mut self, _context: &mut Context<'_>) -> Poll<io::Result<bool>> {
+        Poll::Ready(Ok(false))
+    }
+}
+
+impl Sink for WriteHalf<'_> {}
+
+impl Sink for TlsConnection {
+    const KEEPS_BACK: bool = true;
+
+    fn poll_push(&mut self, context: &mut Context<'_>) -> Poll<io::Result<bool>> {
+        TlsConnection::poll_push(self, context)
+    }
+}
+
+#[cfg(test)]
+impl Sink for tokio::io::DuplexStream {}
+
+/// A stream that has a reading and a writing half, both polled by one task.
+pub(crate) trait Transport: Send {
+    /// The half that requests are read from.
+    type Read<'a>: AsyncRead + Unpin + Send
+    where
+        Self: 'a;
+    /// The half that answers are written to.
+    type Write<'a>: Sink + Send
+    where
+        Self: 'a;
+
+    /// Both halves.
+    fn split(&mut self) -> (Self::Read<'_>, Self::Write<'_>);
+
+    /// Closes a connection on which the client may still be sending. To close with unread bytes resets it, and a reset can
+    /// overtake answers that the client has not read yet; so what was still sent is read and thrown away for a moment.
+    fn part(self) -> impl Future<Output = ()> + Send;
+
+    /// Closes a connection on which nothing is under way.
+    fn leave(self) -> impl Future<Output = ()> + Send;
+}
+
+impl Transport for TcpStream {
+    type Read<'a> = ReadHalf<'a>;
+    type Write<'a> = WriteHalf<'a>;
+
+    fn split(&mut self) -> (ReadHalf<'_>, WriteHalf<'_>) {
+        TcpStream::split(self)
+    }
+
+    async fn part(mut self) {
+        if self.shutdown().await.is_ok() {
+            drain(|| self.readable(), |room| self.try_read(room)).await;
+        }
+    }
+
+    async fn leave(self) {}
+}
+
+impl Transport for TlsConnection {
+    type Read<'a> = Self;
+    type Write<'a> = Self;
+
+    fn split(&mut self) -> (Self, Self) {
+        (self.clone(), self.clone())
+    }
+
+    async fn part(mut self) {
+        if say_goodbye(&mut self).await {
+            drain(|| self.readable(), |room| self.try_discard(room)).await;
+        }
+    }
+
+    /// Clients take an end without a word for an attack or a fault, and some log it.
+    async fn leave(mut self) {
+        say_goodbye(&mut self).await;
+    }
+}
+
+/// Sends `close_notify`, after what is still to be sent. False when the client is gone, or does not read.
+async fn say_goodbye(connection: &mut TlsConnection) -> bool {
+    matches!(timeout(PARTING_MAX, connection.shutdown()).await, Ok(Ok(())))
+}
+
+/// Throws away what a client still sends, for a moment. Nothing is waited for when nothing has arrived yet.
+async fn drain<F: Future<Output = io::Result<()>>>(
+    readable: impl Fn() -> F,
+    try_read: impl Fn(&mut [u8]) -> io::Result<usize>,
+) {
+    if !discard(&try_read) {
+        return;
+    }
+    let rest = async {
+        while readable().await.is_ok() && discard(&try_read) {
+            tokio::task::yield_now().await;
+        }
+    };
+    let _ = timeout(PARTING_MAX, rest).await;
+}
+
+/// Throws away some of what has arrived. False when nothing had, or nothing will.
+fn discard(try_read: impl Fn(&mut [u8]) -> io::Result<usize>) -> bool {
+    let mut bytes = [0; 4096];
+    for reads in 0..DISCARDED_READS_MAX {
+        match try_read(&mut bytes) {
+            Ok(0) => return false,
+            Ok(_) => {}
+            Err(error) => return reads > 0 && error.kind() == io::ErrorKind::WouldBlock,
+        }
+    }
+    true
+}
