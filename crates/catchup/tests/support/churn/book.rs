@@ -32,6 +32,8 @@ struct Pages {
     again: Vec<Again>,
     /// What was committed when a member was killed.
     killed: HashMap<usize, Stored>,
+    /// When a member was given a partition last.
+    assigned: HashMap<(usize, i32), Instant>,
     /// What was committed when the broker was killed, and when it was back.
     restarted: Option<(Stored, Instant)>,
     /// When a member had a partition taken away, or a commit refused.
@@ -70,6 +72,8 @@ impl Book {
         if let Some((partition, event)) = partition_of(text, topic) {
             if event == "Lost" || event.starts_with("CommitFailed") {
                 pages.lost.insert((number, partition), Instant::now());
+            } else if event.starts_with("Assigned") {
+                pages.assigned.insert((number, partition), Instant::now());
             }
             assert!(!event.starts_with("MetadataNotKept") && !event.starts_with("ProgressReset"), "{text}");
         } else if let Some((line, why)) = text.split_once(": ")
@@ -97,7 +101,8 @@ impl Book {
 impl Pages {
     /// The bound on duplicates: what was acknowledged and not committed when its member or the broker was killed, what a member
     /// had of a partition that it lost, and acknowledgements that came too late. And what a member gets of a partition that it has lost
-    /// and does not know of yet, while another one has it.
+    /// and does not know of yet, while another one has it: it says so afterwards, of the partition or of its acknowledgement. Records and
+    /// events come through two pipes, so which of both is read first says nothing. One that is killed says nothing at all.
     fn explains(&self, again: &Again) -> bool {
         let Again { place, by, acked, to, delivered } = *again;
         let open = |stored: &Stored| !covers(stored, place);
@@ -105,6 +110,8 @@ impl Pages {
         self.late.contains(&(by, place))
             || lost_after(by, acked)
             || lost_after(to, delivered)
+            || self.late.contains(&(to, place))
+            || self.killed.contains_key(&to) && self.assigned.get(&(to, place.0)) < self.assigned.get(&(by, place.0))
             || self.killed.get(&by).is_some_and(open)
             || self.restarted.as_ref().is_some_and(|(stored, back)| acked <= *back && open(stored))
     }
