@@ -102,11 +102,12 @@ java_client() {
   exec java -Xmx384m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -cp "$target/classes:$target/jars/*" "$(basename "$source" .java)" "$@"
 }
 
-# go_tests FOLDER PACKAGE: the tests of a package that the module in FOLDER requires, as the program `tests`, and `source`, where they run.
+# go_tests FOLDER PACKAGE [NAME]: the tests of a package that the module in FOLDER requires, as the program NAME, `tests` where nothing is said, and
+# `source`, where they run.
 go_tests() {
   use_go
   cd "$1"
-  go test -c -vet=off -mod=readonly -buildvcs=false -o "$target/tests" "$2"
+  go test -c -vet=off -mod=readonly -buildvcs=false -o "$target/${3:-tests}" "$2"
   ln -sfn "$(go list -mod=readonly -f '{{.Dir}}' "$2")" "$target/source"
 }
 

@@ -35,9 +35,10 @@ SHORT_WAIT = ("--set", "groups.initial_rebalance_delay=100ms")
 
 
 class Milena:
-    """Milena with its data in `folder` and its log in `log`, on a free port or where `listen` says, `HOST:PORT[@ADVERTISED]`."""
+    """Milena with its data in `folder` and its log in `log`, on a free port or where `listen` says, `HOST:PORT[@ADVERTISED]`. With `own_listeners`
+    the configuration that `arguments` name has a listener there."""
 
-    def __init__(self, folder, listen=None, arguments=SHORT_WAIT):
+    def __init__(self, folder, listen=None, arguments=SHORT_WAIT, own_listeners=False):
         if not BINARY.exists():
             raise SystemExit(f"{BINARY} is not there: cargo build --release -p milena")
         self.folder = folder
@@ -45,6 +46,7 @@ class Milena:
         self.listen = listen or f"127.0.0.1:{free_port()}"
         self.bootstrap = self.listen.partition("@")[0]
         self.arguments = list(arguments)
+        self.own_listeners = own_listeners
         self.version = subprocess.run([BINARY, "--version"], capture_output=True, text=True, check=True).stdout.strip()
         self.kind = os.environ.get("COMPAT_STORE") or "embedded"
         # What is shown has no password in it.
@@ -68,7 +70,8 @@ class Milena:
             where, environment = ["--iggy", f"iggy://{at.username}@{at.hostname}:{at.port}"], {"MILENA_IGGY_PASSWORD": at.password or ""}
         elif self.kind != "embedded":
             raise SystemExit("COMPAT_STORE is embedded, door or iggy://user:password@host:port")
-        self.process = self.spawn(["--listen", self.listen, *where, *self.arguments], environment)
+        listen = [] if self.own_listeners else ["--listen", self.listen]
+        self.process = self.spawn([*listen, *where, *self.arguments], environment)
         wait_for(self.bootstrap, self.process)
 
     def spawn(self, arguments, environment):

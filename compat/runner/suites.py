@@ -2,8 +2,10 @@
 
 import concurrent.futures
 import json
+import os
 import pathlib
 import shutil
+import subprocess
 import tempfile
 import threading
 import time
@@ -22,6 +24,8 @@ BEGIN = "<!-- compat/suites/run writes from here -->"
 BY_HAND = "by hand"
 # Those that have the address of the broker in them run one after the other.
 FIXED_ADDRESS = threading.Lock()
+# For what a run does before its Milena starts.
+PREPARE_SECONDS = 120
 
 
 def known_suites():
@@ -29,19 +33,19 @@ def known_suites():
     return {path.parent.name: tomllib.loads(path.read_text()) for path in sorted(FOLDER.glob("*/suite.toml"))}
 
 
-def choose(names, full):
-    """The suites to run: those named, else all of the tier."""
+def choose(names, full, only=None):
+    """The suites to run: those named, else all of the tier. `only` are names of tests, or None."""
     known = {name: about for name, about in known_suites().items() if about["tier"] != BY_HAND}
     unknown = sorted(set(names) - set(known))
     if unknown:
         raise SystemExit(f"no such suite: {', '.join(unknown)}; there are {', '.join(known)}")
-    return [Suite(name, about, full) for name, about in known.items() if name in names or not names and (full or about["tier"] == "quick")]
+    return [Suite(name, about, full, only) for name, about in known.items() if name in names or not names and (full or about["tier"] == "quick")]
 
 
 class Suite:
     """One folder. `quick`, where there is one, names what of `allow` the quick tier runs."""
 
-    def __init__(self, name, about, full):
+    def __init__(self, name, about, full, only=None):
         self.name, self.about = name, about
         self.folder, self.target = FOLDER / name, TARGET / name
         self.must = clients.lines(self.folder / "allow")
@@ -52,6 +56,9 @@ class Suite:
         self.part = bool(quick) and not full
         if self.part:
             self.must = quick
+        self.only = only
+        if only:
+            self.must = [name for name in self.must if name in only]
         self.pairs, self.faults = [], []
         self.seconds = 0.0
 
@@ -74,7 +81,7 @@ class Suite:
         shutil.rmtree(self.target / "logs", ignore_errors=True)
         (self.target / "logs").mkdir()
         for number, run in enumerate(self.about["run"], 1):
-            items = self.items(run)
+            items = [item for item in self.items(run) if not self.only or item is None or called(run, item, "") in self.only]
             if items and not clients.GROUPS.stopped:
                 self.against(run, items, bootstrap, number)
         self.seconds = time.monotonic() - start
@@ -92,23 +99,35 @@ class Suite:
 
     def against(self, run, items, bootstrap, number):
         if bootstrap:
-            self.all_items(run, items, bootstrap)
+            if "[[listeners]]" in run.get("config", ""):
+                print(f"{self.name}: run {number} is left out: it wants listeners of its own", flush=True)
+            else:
+                self.all_items(run, items, {"{bootstrap}": bootstrap})
             return
         folder = pathlib.Path(tempfile.mkdtemp(prefix="milena-suite-"))
-        arguments = list(run.get("milena", []))
-        if "config" in run:
-            (folder / "milena.toml").write_text(run["config"])
-            arguments += ["--config", str(folder / "milena.toml")]
         fixed = self.about.get("listen")
-        broker = server.Milena(folder, fixed, arguments)
+        config = run.get("config", "")
+        broker = server.Milena(folder, fixed, list(run.get("milena", [])), own_listeners="[[listeners]]" in config)
+        words = {"{bootstrap}": broker.bootstrap, "{second}": f"127.0.0.1:{server.free_port()}", "{folder}": str(folder)}
+        beside = None
         if fixed:
             FIXED_ADDRESS.acquire()
         try:
+            for command in run.get("before", []):
+                self.prepare(command, words, number)
+            if "beside" in run:
+                words["{beside}"] = f"127.0.0.1:{server.free_port()}"
+                beside = self.start_beside(run, words, number)
+            if config:
+                (folder / "milena.toml").write_text(self.filled(config, words))
+                broker.arguments += ["--config", str(folder / "milena.toml")]
             broker.start()
-            self.all_items(run, items, broker.bootstrap)
+            self.all_items(run, items, words)
         except SystemExit as error:
             self.faults.append(f"run {number}: {error}")
         finally:
+            if beside is not None:
+                clients.GROUPS.end(beside)
             broker.stop()
             if fixed:
                 FIXED_ADDRESS.release()
@@ -117,19 +136,42 @@ class Suite:
             shutil.rmtree(folder, ignore_errors=True)
             self.faults += [f"server: {fault}" for fault in broker.faults]
 
-    def all_items(self, run, items, bootstrap):
+    def start_beside(self, run, words, number):
+        """What runs beside Milena as long as this run lasts, and listens at `{beside}`."""
+        log = (self.target / "logs" / f"beside-{number}.log").open("w")
+        command = [self.filled(part, words) for part in run["beside"]]
+        environment = {key: self.filled(value, words) for key, value in run.get("environment", {}).items()}
+        process = clients.GROUPS.start(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=os.environ | environment)
+        if process is None:
+            raise SystemExit("the whole run was stopped")
+        server.wait_for(words["{beside}"], process)
+        return process
+
+    def prepare(self, command, words, number):
+        """One command that must end well before Milena starts."""
+        log = self.target / "logs" / f"before-{number}.log"
+        with log.open("a") as output:
+            code = clients.execute([self.filled(part, words) for part in command], output, output, PREPARE_SECONDS, {"MILENA": str(server.BINARY)}, self.target)
+        if code != 0:
+            raise SystemExit(f"{command[0]} ended with {code}: {clients.tail(log)}")
+
+    def filled(self, text, words):
+        places = {"{installed}": str(self.target), "{suite}": str(self.folder), "{compat}": str(clients.COMPAT)}
+        for word, value in (places | words).items():
+            text = text.replace(word, value)
+        return text
+
+    def all_items(self, run, items, words):
         with concurrent.futures.ThreadPoolExecutor(run.get("jobs", 1)) as pool:
-            for pairs in pool.map(lambda item: self.one(run, item, bootstrap), items):
+            for pairs in pool.map(lambda item: self.one(run, item, words), items):
                 self.pairs += pairs
 
-    def one(self, run, item, bootstrap):
+    def one(self, run, item, words):
         """Runs one process, and names what its tests came to."""
-        words = {"{bootstrap}": bootstrap, "{installed}": str(self.target), "{suite}": str(self.folder), "{each}": item or ""}
+        words = words | {"{each}": item or ""}
 
         def filled(text):
-            for word, value in words.items():
-                text = text.replace(word, value)
-            return text
+            return self.filled(text, words)
 
         stem = f"{self.about['run'].index(run) + 1}-{item or 'all'}"
         out, log = (self.target / "logs" / f"{stem}.{kind}" for kind in ("out", "log"))
