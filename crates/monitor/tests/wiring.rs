@@ -61,10 +61,28 @@ fn of_connections(broker: &Broker) -> Vec<Row<'_>> {
         (CLOSED, &[("reason", "write_stalled")], &metrics.closed_write_stalled),
         (CLOSED, &[("reason", "frame_too_large")], &metrics.closed_frame_too_large),
         (CLOSED, &[("reason", "protocol_error")], &metrics.closed_protocol),
+        (CLOSED, &[("reason", "unauthenticated")], &metrics.closed_unauthenticated),
+        (CLOSED, &[("reason", "refused")], &metrics.closed_refused),
+        (CLOSED, &[("reason", "session_expired")], &metrics.closed_expired),
         (CLOSED, &[("reason", "drained")], &metrics.closed_drained),
         (CLOSED, &[("reason", "undrained")], &metrics.closed_undrained),
         ("milena_bytes_in_total", &[], &metrics.bytes_in),
         ("milena_bytes_out_total", &[], &metrics.bytes_out),
+    ]
+}
+
+fn of_authentication(broker: &Broker) -> Vec<Row<'_>> {
+    const NAME: &str = "milena_authentications_total";
+    let counter = |mechanism, outcome| {
+        let mut all = broker.metrics.authentication.all();
+        all.find(|(of, came, _)| (*of, *came) == (mechanism, outcome)).map(|(_, _, counter)| counter).unwrap()
+    };
+    vec![
+        (NAME, &[("mechanism", "PLAIN"), ("outcome", "accepted")], counter("PLAIN", "accepted")),
+        (NAME, &[("mechanism", "PLAIN"), ("outcome", "refused")], counter("PLAIN", "refused")),
+        (NAME, &[("mechanism", "SCRAM-SHA-256"), ("outcome", "accepted")], counter("SCRAM-SHA-256", "accepted")),
+        (NAME, &[("mechanism", "SCRAM-SHA-512"), ("outcome", "refused")], counter("SCRAM-SHA-512", "refused")),
+        (NAME, &[("mechanism", "other"), ("outcome", "refused")], counter("other", "refused")),
     ]
 }
 
@@ -170,7 +188,14 @@ fn steps(before: &Scrape, now: &Scrape, name: &str, labels: Labels) -> u64 {
 /// Calls `look` with every counter.
 fn with_rows<T>(broker: &Broker, door: &DoorWatch, look: impl FnOnce(Vec<Row<'_>>) -> T) -> T {
     let all = |metrics: &DoorMetrics| {
-        let parts = [of_connections(broker), of_data(broker), of_store(broker), of_groups(broker), of_door(metrics)];
+        let parts = [
+            of_connections(broker),
+            of_authentication(broker),
+            of_data(broker),
+            of_store(broker),
+            of_groups(broker),
+            of_door(metrics),
+        ];
         look(parts.concat())
     };
     door.look(|metrics, _| all(metrics)).expect("the door is open")

@@ -6,6 +6,7 @@ use milena_store::{GrowthWatcher, Store};
 use milena_tls::TlsPort;
 use tokio::runtime::{Handle, RuntimeFlavor};
 
+use crate::authentication::Authentication;
 use crate::cluster;
 use crate::config::ServerConfig;
 use crate::dispatch::{APIS, Api};
@@ -39,6 +40,8 @@ pub struct Broker {
     pub cluster_id: String,
     /// The APIs that are served.
     pub apis: &'static [Api],
+    /// Who is let in.
+    pub authentication: Box<Authentication>,
     /// Counters.
     pub metrics: Metrics,
     /// Bytes of requests in flight.
@@ -76,6 +79,7 @@ impl Broker {
         apis: &'static [Api],
     ) -> Result<Arc<Self>, StartError> {
         config.validate()?;
+        let authentication = Box::new(Authentication::open(&config.sasl)?);
         let cluster_id = answered("the cluster id", cluster::cluster_id(&store)).await?;
         let topics = TopicDirectory::open(Arc::clone(&store), &config).await?;
         topics.keep_fresh(config.limits.metadata_refresh);
@@ -105,6 +109,7 @@ impl Broker {
             groups,
             cluster_id,
             apis,
+            authentication,
             metrics,
             lifecycle: Arc::default(),
             quiet: QuietLog::default(),

@@ -5,8 +5,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use milena_auth::Mechanism;
 use milena_tls::TlsFiles;
 
+use crate::authentication::SaslSettings;
 use crate::gateways::ClusterSettings;
 use crate::groups::{Alone, Coordinators, GroupSettings, OffsetStorage};
 use crate::limits::Limits;
@@ -48,6 +50,8 @@ pub struct ServerConfig {
     pub slow_request: Duration,
     /// Time between two looks for new certificates. The program sets it, not an operator.
     pub certificate_check: Duration,
+    /// How clients are authenticated, on listeners that ask for it.
+    pub sasl: Box<SaslSettings>,
     /// Bounds.
     pub limits: Limits,
 }
@@ -65,6 +69,8 @@ pub struct ListenerConfig {
     pub advertised_port: Option<u16>,
     /// Certificate and key, where its connections begin with TLS.
     pub tls: Option<TlsFiles>,
+    /// Mechanisms by which its clients authenticate; none are asked to where there are none.
+    pub sasl: Vec<Mechanism>,
 }
 
 /// What producers' sequence numbers are used for.
@@ -132,6 +138,7 @@ impl Default for ServerConfig {
             coordinators: Arc::new(Alone),
             slow_request: Duration::from_secs(1),
             certificate_check: Duration::from_secs(10),
+            sasl: Box::default(),
             limits: Limits::default(),
         }
     }
@@ -175,6 +182,17 @@ pub enum ConfigError {
         /// Name of the listener.
         name: String,
     },
+    /// Clients are asked who they are, and nobody could answer.
+    #[error(
+        "listener `{name}` has the mechanism {mechanism}, for which no user is known; set sasl.users_file, or \
+         sasl.username and sasl.password"
+    )]
+    NoUsers {
+        /// Name of the listener.
+        name: String,
+        /// The mechanism.
+        mechanism: Mechanism,
+    },
     /// A number is outside of what it may be.
     #[error("{name} is {value}; it must lie between {min} and {max}")]
     OutOfRange {
@@ -210,6 +228,12 @@ impl ServerConfig {
             if !names.insert(listener.name.as_str()) {
                 return Err(ConfigError::ListenerTwice { name: listener.name.clone() });
             }
+            if let Some(mechanism) = listener.sasl.first()
+                && self.sasl.users.is_empty()
+                && self.sasl.users_file.is_none()
+            {
+                return Err(ConfigError::NoUsers { name: listener.name.clone(), mechanism: *mechanism });
+            }
         }
         in_range("num_partitions", self.num_partitions, 1, self.max_partitions_per_topic)?;
         in_range("max_partitions_per_topic", self.max_partitions_per_topic, 1, i32::MAX.unsigned_abs())?;
@@ -222,10 +246,10 @@ impl ServerConfig {
 }
 
 impl ListenerConfig {
-    /// A listener in plain text, whose clients are told the address that it binds.
+    /// A listener in plain text that asks nobody who it is, and whose clients are told the address that it binds.
     #[must_use]
     pub fn new(name: &str, bind: SocketAddr) -> Self {
-        Self { name: name.to_owned(), bind, advertised_host: None, advertised_port: None, tls: None }
+        Self { name: name.to_owned(), bind, advertised_host: None, advertised_port: None, tls: None, sasl: Vec::new() }
     }
 
     /// Host that clients of this listener are told. IPv6 addresses are told without brackets, as clients expect them.

@@ -10,6 +10,8 @@ use milena_wire::kafka_protocol::messages::ApiKey;
 use milena_wire::kafka_protocol::protocol::{Encodable, Request as KafkaRequest, StrBytes};
 use milena_wire::{RequestFrame, WireError, decode_request, encode_response, parse_request};
 
+use crate::authentication;
+use crate::authentication::session::{Admission, Gate};
 use crate::broker::Broker;
 use crate::connection::End;
 use crate::fetch::room::Held;
@@ -32,6 +34,7 @@ pub const APIS: &[Api] = &[
     handlers::sync_group::API,
     handlers::describe_groups::API,
     handlers::list_groups::API,
+    handlers::sasl_handshake::API,
     handlers::api_versions::API,
     handlers::create_topics::API,
     handlers::delete_topics::API,
@@ -44,6 +47,7 @@ pub const APIS: &[Api] = &[
     handlers::describe_configs::API,
     handlers::alter_configs::API,
     handlers::describe_log_dirs::API,
+    handlers::sasl_authenticate::API,
     handlers::create_partitions::API,
     handlers::delete_groups::API,
     handlers::elect_leaders::API,
@@ -111,6 +115,8 @@ pub enum Outcome {
     Reply(Bytes),
     /// A response frame in pieces.
     Pieces(Pieces),
+    /// A last response frame, if there is one; then the connection is closed. The client was not let in.
+    Last(Option<Bytes>),
     /// No answer (Produce with acks 0).
     Silent,
     /// The connection is closed; the reason is for the log.
@@ -163,15 +169,34 @@ pub fn find(apis: &'static [Api], key: i16) -> Option<&'static Api> {
     apis.iter().find(|api| api.key as i16 == key)
 }
 
+/// Whether ApiVersions names an API on this connection. Where clients are not asked who they are, there is no SASL: those
+/// that are set up for it are told so by their own library then.
+pub(crate) fn is_offered(api: &Api, connection: &Connection) -> bool {
+    connection.session().is_some() || !matches!(api.key, ApiKey::SaslHandshake | ApiKey::SaslAuthenticate)
+}
+
 /// Hands a frame to its handler.
 ///
 /// An unknown key or a version out of range ends the connection, as Apache Kafka does: no layout is known in which an
 /// error could be written. That holds for Produce below version 3 too, which ApiVersions names only because some clients
 /// turn compression off without it. ApiVersions is the exception, since a client asks it to learn the versions.
 pub(crate) async fn serve(broker: &Arc<Broker>, connection: &Arc<Connection>, frame: Bytes) -> Result<Outcome, End> {
+    if let Some(session) = connection.session().filter(|session| session.gate() == Gate::BareToken) {
+        return Ok(authentication::bare_token(broker, connection, session, frame).await);
+    }
     let RequestFrame { api_key, api_version, correlation_id, client_id, body } = parse_request(frame)?;
     connection.introduce(client_id.as_deref());
-    let Some(api) = find(broker.apis, api_key) else {
+    let known = find(broker.apis, api_key);
+    if let Some(session) = connection.session() {
+        let name = known.map_or("an unknown API", |api| api.name);
+        match session.admits(known.map(|api| api.key), Instant::now()) {
+            Admission::Served => {}
+            Admission::Illegal => return illegal(broker, connection, api_key, api_version, correlation_id).await,
+            Admission::Unauthenticated => return Err(End::Unauthenticated { api: name }),
+            Admission::Expired => return Err(End::SessionExpired),
+        }
+    }
+    let Some(api) = known else {
         return Err(WireError::UnknownApi(api_key).into());
     };
     let metrics = broker.metrics.requests.of(api_key);
@@ -198,6 +223,23 @@ pub(crate) async fn serve(broker: &Arc<Broker>, connection: &Arc<Connection>, fr
         note_slow(broker, connection, api, took);
     }
     Ok(outcome)
+}
+
+/// What is out of turn within an exchange of tokens hears so, and the connection ends, as with Kafka.
+#[cold]
+async fn illegal(
+    broker: &Broker,
+    connection: &Connection,
+    api_key: i16,
+    version: i16,
+    correlation_id: i32,
+) -> Result<Outcome, End> {
+    authentication::delay(broker, connection).await;
+    Ok(if api_key == ApiKey::ApiVersions as i16 {
+        handlers::api_versions::illegal(version.clamp(0, 4), correlation_id)
+    } else {
+        handlers::sasl_handshake::illegal(version.clamp(0, 1), correlation_id)
+    })
 }
 
 /// One line per API and minute: when a disk stalls, everything is slow.

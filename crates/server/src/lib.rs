@@ -6,6 +6,7 @@
 //! - [`listener`], `secure`, `connection`, [`peer`]: sockets, TLS, frames, the order of answers
 //! - [`memory`]: the byte budget of requests in flight
 //! - [`dispatch`]: the table of APIs, and the shape of a handler
+//! - [`authentication`]: SASL on listeners that ask for it
 //! - `handlers/`: one file per API key
 //! - [`broker`]: what all handlers share, and where it is put together
 //! - [`cluster`], [`watchers`]: the cluster id; who is told when partitions grow
@@ -18,6 +19,7 @@
 //! - [`metrics`], [`quiet`]: counters; log lines that must not flood
 //! - [`codes`]: the one map from our errors to Kafka error codes
 
+pub mod authentication;
 mod backup;
 pub mod broker;
 pub mod cluster;

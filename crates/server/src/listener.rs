@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use milena_auth::Mechanism;
 use milena_tls::TlsPort;
 use parking_lot::Mutex;
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
@@ -46,6 +47,8 @@ pub struct Bound {
     pub advertised_host: String,
     /// Port that its clients are told.
     pub advertised_port: u16,
+    /// Mechanisms by which its clients authenticate; empty where they need not.
+    pub sasl: Vec<Mechanism>,
 }
 
 #[cfg(test)]
@@ -53,7 +56,13 @@ impl Bound {
     /// A listener that tells its clients so.
     pub(crate) fn advertising(host: &str, port: u16) -> Self {
         let address = SocketAddr::from(([127, 0, 0, 1], port));
-        Self { name: "test".to_owned(), address, advertised_host: host.to_owned(), advertised_port: port }
+        Self {
+            name: "test".to_owned(),
+            address,
+            advertised_host: host.to_owned(),
+            advertised_port: port,
+            sasl: Vec::new(),
+        }
     }
 }
 
@@ -73,6 +82,7 @@ fn bind(config: &ListenerConfig, all: &[ListenerConfig]) -> Result<(Bound, TcpLi
         address,
         advertised_host: config.host_for_clients(),
         advertised_port: config.advertised_port.unwrap_or(address.port()),
+        sasl: config.sasl.clone(),
     };
     Ok((bound, socket))
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
+use crate::authentication::session::{Principal, Session};
 use crate::lifecycle::{Lifecycle, Phase};
 use crate::listener::Bound;
 use crate::memory::Charge;
@@ -26,6 +27,9 @@ pub struct Connection {
     pub peer: SocketAddr,
     /// The listener that it came in on, with what its clients are told.
     pub listener: Arc<Bound>,
+    /// How far the client is with saying who it is; `None` where nobody asks.
+    session: Option<Box<Session>>,
+    accepted_at: tokio::time::Instant,
     lifecycle: Arc<Lifecycle>,
     client_id: OnceLock<Box<str>>,
     software: OnceLock<(Box<str>, Entered)>,
@@ -44,7 +48,9 @@ impl Connection {
         Self {
             id,
             peer,
+            session: (!listener.sasl.is_empty()).then(|| Box::new(Session::new())),
             listener,
+            accepted_at: tokio::time::Instant::now(),
             lifecycle,
             client_id: OnceLock::new(),
             software: OnceLock::new(),
@@ -68,6 +74,22 @@ impl Connection {
             () = notified => {}
             () = self.lifecycle.reached(Phase::Draining) => {}
         }
+    }
+
+    /// When the client has to be let in.
+    pub(crate) fn authenticates_until(&self, broker: &crate::broker::Broker) -> tokio::time::Instant {
+        self.accepted_at + broker.config.limits.authentication_timeout
+    }
+
+    /// How far the client is with saying who it is; `None` where nobody asks.
+    pub(crate) fn session(&self) -> Option<&Session> {
+        self.session.as_deref()
+    }
+
+    /// Who the client is, where it was asked and has said so.
+    #[must_use]
+    pub fn principal(&self) -> Option<&Principal> {
+        self.session().and_then(Session::principal)
     }
 
     /// A request begins, which holds that much.
@@ -123,7 +145,11 @@ impl Connection {
     /// The client in its own words, shortened and printable.
     #[must_use]
     pub fn client(&self) -> Client<'_> {
-        Client { id: self.client_id.get().map(|id| &**id), software: self.software.get().map(|(text, _)| &**text) }
+        Client {
+            id: self.client_id.get().map(|id| &**id),
+            software: self.software.get().map(|(text, _)| &**text),
+            user: self.principal().map(|principal| principal.name.as_str()),
+        }
     }
 }
 
@@ -131,17 +157,19 @@ fn printable(text: &str) -> Box<str> {
     text.chars().filter(|c| !c.is_control()).take(NAME_CHARS_MAX).collect::<String>().into_boxed_str()
 }
 
-/// The client in its own words; displays as `name (software version)`.
+/// The client in its own words; displays as `name (software version)`, with ` as user` behind it once it has proved that.
 #[derive(Debug, Clone, Copy)]
 pub struct Client<'a> {
     id: Option<&'a str>,
     software: Option<&'a str>,
+    user: Option<&'a str>,
 }
 
 impl fmt::Display for Client<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.id.unwrap_or("unnamed"))?;
-        self.software.map_or(Ok(()), |software| write!(f, " ({software})"))
+        self.software.map_or(Ok(()), |software| write!(f, " ({software})"))?;
+        self.user.map_or(Ok(()), |user| write!(f, " as {user}"))
     }
 }
 

@@ -9,6 +9,7 @@ use milena_tls::TlsError;
 use tokio::task::JoinHandle;
 use tokio::time::{Duration, timeout};
 
+use crate::authentication::{self, UsersFileError};
 use crate::broker::Broker;
 use crate::config::{ConfigError, ServerConfig};
 use crate::dispatch::{APIS, Api};
@@ -57,6 +58,9 @@ pub enum StartError {
     /// The store could not be read or written.
     #[error("the store cannot be used: {0}")]
     Store(#[from] StoreError),
+    /// The file of users cannot be used.
+    #[error(transparent)]
+    Users(#[from] UsersFileError),
     /// Committed offsets cannot be kept as configured.
     #[error(transparent)]
     OffsetStorage(#[from] StorageError),
@@ -138,9 +142,17 @@ impl Server {
                 tls = port.is_some(),
                 "listening"
             );
+            if port.is_none() {
+                authentication::warn_of_clear_text(&bound.name, bound.address, &bound.sasl);
+            }
             addresses.push(bound.clone());
             accepting.push(tokio::spawn(listener::accept_all(Arc::clone(&broker), bound, socket, port)));
         }
+        tokio::spawn(authentication::keep_current(
+            Arc::clone(broker.authentication.store()),
+            broker.config.sasl.reload_interval,
+            Arc::clone(&broker.lifecycle),
+        ));
         tracing::info!(cluster = broker.cluster_id, node = broker.node_id(), "serving");
         Ok(Self { broker, addresses, accepting, gateways })
     }

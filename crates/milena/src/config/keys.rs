@@ -9,6 +9,7 @@ use super::iggy_door::IGGY_DOOR;
 use super::kinds::{Kind, Setting};
 use super::limits::LIMITS;
 use super::metrics::METRICS;
+use super::sasl::SASL;
 use super::settings::{Format, Gateways, Level, MEMORY, Settings};
 
 /// Where the configuration file is, when no flag says.
@@ -57,7 +58,7 @@ pub(super) const WIRE_MAX: u64 = i32::MAX as u64;
 
 /// Every key, sections together, in the order in which they are shown.
 pub(super) fn all() -> impl Iterator<Item = &'static Key> {
-    KEYS.iter().chain(IGGY).chain(IGGY_DOOR).chain(GROUPS).chain(METRICS).chain(LIMITS)
+    KEYS.iter().chain(IGGY).chain(IGGY_DOOR).chain(SASL).chain(GROUPS).chain(METRICS).chain(LIMITS)
 }
 
 const KEYS: &[Key] = &[

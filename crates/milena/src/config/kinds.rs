@@ -24,6 +24,8 @@ pub(crate) enum Kind {
         check: fn(&str) -> bool,
     },
     Choice(&'static [&'static str]),
+    /// A list of some of these, or text with commas between them.
+    Names(&'static [&'static str]),
     /// Text that is not shown, and not taken from a command line.
     Secret,
     /// An address; one with a password in it is not taken from a command line, and is shown without.
@@ -76,6 +78,7 @@ impl Kind {
                 let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
                 format!("one of {}", names.join(", "))
             }
+            Self::Names(names) => format!("a list of some of {}", names.join(", ")),
             Self::Secret => "text".to_owned(),
             Self::Url => "an address like `iggy://user@host:8090`".to_owned(),
             Self::Flag => "`true` or `false`".to_owned(),
@@ -98,6 +101,10 @@ impl Kind {
             (Self::Number { .. } | Self::NumberOrUnlimited { .. } | Self::Size { .. }, Value::Num(_, number)) => {
                 self.in_range(whole(*number)?)
             }
+            (Self::Names(_), Value::Array(_, names)) => {
+                let names: Option<Vec<&str>> = names.iter().map(Value::as_str).collect();
+                self.read_text(&names?.join(","))
+            }
             (_, Value::String(_, text)) => self.read_text(text),
             _ => None,
         }
@@ -107,6 +114,10 @@ impl Kind {
         match self {
             Self::Text { check, .. } => check(text).then(|| Setting::Text(text.to_owned())),
             Self::Choice(names) => names.contains(&text).then(|| Setting::Text(text.to_owned())),
+            Self::Names(known) => {
+                let names: Vec<&str> = text.split(',').map(str::trim).filter(|name| !name.is_empty()).collect();
+                names.iter().all(|name| known.contains(name)).then(|| Setting::Text(names.join(",")))
+            }
             Self::Secret | Self::Url => Some(Setting::Text(text.to_owned())),
             Self::Flag => text.parse().ok().map(Setting::Flag),
             Self::NumberOrUnlimited { .. } if text == UNLIMITED => Some(Setting::Unlimited),
@@ -130,6 +141,10 @@ impl Kind {
     pub(crate) fn show(&self, setting: &Setting) -> String {
         match (self, setting) {
             (Self::Url, Setting::Text(text)) => quoted(&without_password(text)),
+            (Self::Names(_), Setting::Text(names)) => {
+                let names: Vec<String> = names.split(',').filter(|name| !name.is_empty()).map(quoted).collect();
+                format!("[{}]", names.join(", "))
+            }
             (_, Setting::Text(text)) => quoted(text),
             (_, Setting::Flag(flag)) => flag.to_string(),
             (Self::Size { .. }, Setting::Number(bytes)) => quoted(&size_text(*bytes)),

@@ -64,7 +64,8 @@ pub(super) const LIMITS: &[Key] = &[
     time!(
         authentication_timeout,
         zero: false,
-        "Time for the TLS handshake, where the listener asks for one, after which a connection is closed."
+        "Time from accept until the TLS handshake is done and the client has said who it is, where the listener asks for \
+         that, after which a connection is closed."
     ),
     time!(idle_timeout, zero: false, "Time without a request after which a connection is closed."),
     time!(read_timeout, zero: false, "Time without progress within a request after which its connection is closed."),

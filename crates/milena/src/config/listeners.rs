@@ -8,8 +8,9 @@ use milena_server::ListenerConfig;
 use super::kinds::{as_written, quoted, shortened};
 use super::listener_tls;
 use super::load::{Mistakes, nearest};
+use super::sasl;
 
-const FIELDS: [&str; 4] = ["name", "bind", "advertised", "tls"];
+const FIELDS: [&str; 5] = ["name", "bind", "advertised", "tls", "sasl"];
 
 /// What a listener looks like as text.
 pub(crate) const TEXT_FORM: &str = "[NAME=]ADDRESS:PORT[@HOST[:PORT]]";
@@ -30,8 +31,16 @@ pub(super) fn from_text(text: &str) -> Result<Value, String> {
     Ok(Value::from(listeners))
 }
 
+/// A listener as it was written.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Listener {
+    pub(super) config: ListenerConfig,
+    /// True when it says its own mechanisms, be it that it has none.
+    pub(super) says_mechanisms: bool,
+}
+
 /// Reads the list of listeners from `source`.
-pub(super) fn read(value: &Value, source: &str, mistakes: &mut Mistakes) -> Option<Vec<ListenerConfig>> {
+pub(super) fn read(value: &Value, source: &str, mistakes: &mut Mistakes) -> Option<Vec<Listener>> {
     let Some(list) = value.as_array() else {
         mistakes.add(format!(
             "listeners is {} ({source}); it must be a list: one [[listeners]] table for each",
@@ -48,7 +57,7 @@ pub(super) fn read(value: &Value, source: &str, mistakes: &mut Mistakes) -> Opti
     read.collect::<Vec<_>>().into_iter().collect()
 }
 
-fn one(value: &Value, default_name: String, source: &str, mistakes: &mut Mistakes) -> Option<ListenerConfig> {
+fn one(value: &Value, default_name: String, source: &str, mistakes: &mut Mistakes) -> Option<Listener> {
     let Some(fields) = value.as_dict() else {
         mistakes.add(format!("listeners holds {} ({source}); each must be a table", as_written(value)));
         return None;
@@ -96,7 +105,16 @@ fn one(value: &Value, default_name: String, source: &str, mistakes: &mut Mistake
         None => None,
         Some(value) => Some(listener_tls::read(&name, value, source, mistakes)?),
     };
-    Some(ListenerConfig { name, bind, advertised_host, advertised_port, tls })
+    let mechanisms = match fields.get("sasl") {
+        None => None,
+        Some(value) => Some(sasl::of_listener(&name, value, source, mistakes)?),
+    };
+    let says_mechanisms = mechanisms.is_some();
+    let sasl = mechanisms.unwrap_or_default();
+    Some(Listener {
+        config: ListenerConfig { name, bind, advertised_host, advertised_port, tls, sasl },
+        says_mechanisms,
+    })
 }
 
 /// Splits `host`, `host:port`, `[::1]:port`, `[::1]` or `::1`.
@@ -119,8 +137,8 @@ fn host_and_port(text: &str) -> Option<(String, Option<u16>)> {
     (!host.is_empty()).then(|| (host.to_owned(), port))
 }
 
-/// A listener as a TOML table, without its source.
-pub(super) fn show(listener: &ListenerConfig) -> String {
+/// A listener as a TOML table, without its source. `says_mechanisms` has it say that it has none.
+pub(super) fn show(listener: &ListenerConfig, says_mechanisms: bool) -> String {
     let mut text = format!("name = {}\nbind = {}\n", quoted(&listener.name), quoted(&listener.bind.to_string()));
     if let Some(host) = &listener.advertised_host {
         let host = if host.contains(':') && !host.starts_with('[') { format!("[{host}]") } else { host.clone() };
@@ -129,6 +147,9 @@ pub(super) fn show(listener: &ListenerConfig) -> String {
     }
     if let Some(files) = &listener.tls {
         text.push_str(&listener_tls::show(files));
+    }
+    if says_mechanisms || !listener.sasl.is_empty() {
+        text.push_str(&sasl::show(&listener.sasl));
     }
     text
 }
@@ -139,8 +160,8 @@ mod tests {
 
     fn read_text(text: &str) -> Result<Vec<ListenerConfig>, String> {
         let mut mistakes = Mistakes::default();
-        let listeners = read(&from_text(text)?, "here", &mut mistakes);
-        listeners.ok_or_else(|| mistakes.to_string())
+        let listeners = read(&from_text(text)?, "here", &mut mistakes).ok_or_else(|| mistakes.to_string())?;
+        Ok(listeners.into_iter().map(|listener| listener.config).collect())
     }
 
     #[test]
@@ -148,11 +169,9 @@ mod tests {
         let listeners = read_text("in=[::]:9092@[fd00::1]:19092, 127.0.0.1:9093").unwrap();
         let expected = [
             ListenerConfig {
-                name: "in".to_owned(),
-                bind: "[::]:9092".parse().unwrap(),
                 advertised_host: Some("fd00::1".to_owned()),
                 advertised_port: Some(19_092),
-                tls: None,
+                ..ListenerConfig::new("in", "[::]:9092".parse().unwrap())
             },
             ListenerConfig::new("listener-2", "127.0.0.1:9093".parse().unwrap()),
         ];

@@ -70,6 +70,7 @@ pub(crate) fn load(sources: &Sources) -> Result<Loaded, Mistakes> {
     }
     let Loading { mut loaded, mut mistakes, .. } = loading;
     loaded.finish();
+    loaded.settings.name_user(&mut mistakes);
     if mistakes.0.is_empty() {
         loaded.check(&mut mistakes);
     }
@@ -95,7 +96,10 @@ impl Loading<'_> {
         match path {
             LISTENERS => {
                 if let Some(list) = listeners::read(value, &source, &mut self.mistakes) {
-                    self.loaded.settings.server.listeners = list;
+                    let settings = &mut self.loaded.settings;
+                    let says = |listener: &&listeners::Listener| listener.says_mechanisms;
+                    settings.sasl.said = list.iter().filter(says).map(|one| one.config.name.clone()).collect();
+                    settings.server.listeners = list.into_iter().map(|one| one.config).collect();
                 }
             }
             TOPIC_DEFAULTS => self.topic_defaults(value, &source),
@@ -210,6 +214,7 @@ impl Loaded {
     /// Fills in what follows from other values.
     fn finish(&mut self) {
         let settings = &mut self.settings;
+        settings.spread_mechanisms();
         let size = settings.segment_bytes.to_string();
         settings.server.topic_defaults.entry("segment.bytes".to_owned()).or_insert(size);
         for (name, value) in Settings::default().server.topic_defaults {

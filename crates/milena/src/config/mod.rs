@@ -1,6 +1,6 @@
 //! Configuration: a TOML file, below environment variables, below flags.
 //!
-//! - [`keys`], [`groups`], [`iggy`], [`iggy_door`], [`metrics`], [`limits`]: the table of every key: what it may be, what it does, where it goes
+//! - [`keys`], [`groups`], [`iggy`], [`iggy_door`], [`sasl`], [`metrics`], [`limits`]: the table of every key: what it may be, what it does, where it goes
 //! - [`kinds`]: how values are read and shown
 //! - [`layers`]: the file, the environment, the flags
 //! - [`load`]: from layers to [`Settings`], with every mistake in one list
@@ -20,6 +20,7 @@ mod listener_tls;
 mod listeners;
 mod load;
 mod metrics;
+mod sasl;
 mod settings;
 mod show;
 #[cfg(test)]

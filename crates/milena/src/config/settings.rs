@@ -10,6 +10,7 @@ use milena_store::Durability;
 use milena_store_embedded::EmbeddedConfig;
 
 use super::iggy_door::IggyDoorSettings;
+use super::sasl::SaslKeys;
 
 /// The name under which the store keeps everything in memory and nothing on disk.
 pub(crate) const MEMORY: &str = "memory://";
@@ -29,6 +30,7 @@ pub(crate) struct Settings {
     #[cfg(feature = "iggy")]
     pub(crate) iggy: super::iggy::IggySettings,
     pub(crate) iggy_door: IggyDoorSettings,
+    pub(crate) sasl: SaslKeys,
     pub(crate) gateways: Gateways,
     pub(crate) cluster: ClusterSettings,
     pub(crate) server: ServerConfig,
@@ -73,6 +75,7 @@ impl Default for Settings {
             #[cfg(feature = "iggy")]
             iggy: super::iggy::IggySettings::default(),
             iggy_door: IggyDoorSettings::default(),
+            sasl: SaslKeys::default(),
             gateways: Gateways::Auto,
             cluster: ClusterSettings::default(),
             server: ServerConfig::default(),

@@ -44,7 +44,7 @@ pub(crate) fn show(loaded: &Loaded) -> String {
     }
     for listener in &loaded.settings.server.listeners {
         let header = with_source(&format!("[[{LISTENERS}]]"), loaded.source(LISTENERS));
-        text.push_str(&format!("\n{header}{}", listeners::show(listener)));
+        text.push_str(&format!("\n{header}{}", listeners::show(listener, !loaded.settings.sasl.mechanisms.is_empty())));
     }
     text
 }

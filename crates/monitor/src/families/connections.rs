@@ -40,6 +40,9 @@ pub(super) fn write(broker: &Broker, families: &mut Families<'_>) -> fmt::Result
             ("write_stalled", &metrics.closed_write_stalled),
             ("frame_too_large", &metrics.closed_frame_too_large),
             ("protocol_error", &metrics.closed_protocol),
+            ("unauthenticated", &metrics.closed_unauthenticated),
+            ("refused", &metrics.closed_refused),
+            ("session_expired", &metrics.closed_expired),
             ("drained", &metrics.closed_drained),
             ("undrained", &metrics.closed_undrained),
         ]
@@ -47,6 +50,13 @@ pub(super) fn write(broker: &Broker, families: &mut Families<'_>) -> fmt::Result
     )?;
     families.counter("milena_bytes_in_total", "Bytes of requests read.", metrics.bytes_in.get())?;
     families.counter("milena_bytes_out_total", "Bytes of answers written.", metrics.bytes_out.get())?;
+    families.counters(
+        "milena_authentications_total",
+        "Clients that tried to authenticate, also again, by mechanism (other is one that the listener does not have) and outcome.",
+        broker.metrics.authentication.all().map(|(mechanism, outcome, counter)| {
+            ([("mechanism", mechanism), ("outcome", outcome)], counter.get())
+        }),
+    )?;
     let clients = broker.metrics.clients.open();
     families.gauges(
         "milena_client_connections",

@@ -33,11 +33,31 @@ pub(crate) enum End {
     /// The client does not read its answers.
     #[error("the client does not read its answers")]
     WriteStalled,
+    /// The client was not let in, and heard so.
+    #[error("the client did not authenticate")]
+    Refused,
+    /// The client did not say in time who it is.
+    #[error("the client did not authenticate within authentication_timeout")]
+    AuthenticationLate,
+    /// The client asks for something before it is let in.
+    #[error(
+        "the client asked for {api} before it had authenticated; set security.protocol and sasl.mechanism in the client, \
+         or let it use a listener without SASL"
+    )]
+    Unauthenticated {
+        /// Name of the API.
+        api: &'static str,
+    },
+    /// The client should have authenticated again.
+    #[error("the session of the client is over, and it did not authenticate again")]
+    SessionExpired,
     /// A frame declared more than the bound.
-    #[error("a frame of {declared} bytes was declared, the limit (max_frame_bytes) is {limit}")]
+    #[error("a frame of {declared} bytes was declared, the limit ({bound}) is {limit}")]
     FrameTooLarge {
         /// Declared bytes.
         declared: usize,
+        /// Name of the bound.
+        bound: &'static str,
         /// The bound.
         limit: usize,
     },
@@ -71,7 +91,13 @@ impl End {
     pub(crate) fn is_protocol_error(&self) -> bool {
         matches!(
             self,
-            Self::FrameTooLarge { .. } | Self::BadLength(_) | Self::TlsClient | Self::Version { .. } | Self::Wire(_)
+            Self::FrameTooLarge { .. }
+                | Self::BadLength(_)
+                | Self::TlsClient
+                | Self::Version { .. }
+                | Self::AuthenticationLate
+                | Self::Unauthenticated { .. }
+                | Self::Wire(_)
         )
     }
 
@@ -83,6 +109,9 @@ impl End {
             Self::WriteStalled => &metrics.closed_write_stalled,
             Self::FrameTooLarge { .. } => &metrics.closed_frame_too_large,
             Self::BadLength(_) | Self::TlsClient | Self::Version { .. } | Self::Wire(_) => &metrics.closed_protocol,
+            Self::AuthenticationLate | Self::Unauthenticated { .. } => &metrics.closed_unauthenticated,
+            Self::Refused => &metrics.closed_refused,
+            Self::SessionExpired => &metrics.closed_expired,
             Self::Undrained => &metrics.closed_undrained,
             Self::Drained => &metrics.closed_drained,
             Self::ByClient => &metrics.closed_by_client,

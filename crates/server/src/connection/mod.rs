@@ -51,6 +51,7 @@ pub(crate) async fn run<T: Transport>(broker: Arc<Broker>, connection: Arc<Conne
         let mut reading = pin!(read_all(&broker, &connection, &slot, read));
         let mut dropped = pin!(broker.lifecycle.reached(Phase::Dropping));
         let mut idle = pin!(until_idle(&slot, broker.config.limits.idle_timeout));
+        let mut late = connection.session().map(|_| Box::pin(sleep_until(connection.authenticates_until(&broker))));
         let mut reads = true;
         poll_fn(|context| {
             for _ in 0..TURNS_MAX {
@@ -58,6 +59,12 @@ pub(crate) async fn run<T: Transport>(broker: Arc<Broker>, connection: Arc<Conne
                     return Poll::Ready(end);
                 }
                 reads = reads && reading.as_mut().poll(context).is_pending();
+                if late.as_mut().is_some_and(|late| late.as_mut().poll(context).is_ready()) {
+                    late = None;
+                    if connection.session().is_some_and(|session| !session.is_authenticated()) {
+                        return Poll::Ready(End::AuthenticationLate);
+                    }
+                }
                 if !slot.is_answering_due() {
                     return if dropped.as_mut().poll(context).is_ready() {
                         Poll::Ready(if slot.idle_since().is_some() { End::Drained } else { End::Undrained })
@@ -75,7 +82,7 @@ pub(crate) async fn run<T: Transport>(broker: Arc<Broker>, connection: Arc<Conne
     // Of a request that was cut off.
     connection.release();
     note(&broker, &connection, &end, frame_bytes.into_inner());
-    if matches!(end, End::Drained) || end.is_protocol_error() {
+    if matches!(end, End::Drained | End::Refused) || end.is_protocol_error() {
         Box::pin(stream.part()).await;
     } else if !matches!(end, End::Io(_) | End::WriteStalled | End::Undrained) {
         Box::pin(stream.leave()).await;
@@ -84,7 +91,7 @@ pub(crate) async fn run<T: Transport>(broker: Arc<Broker>, connection: Arc<Conne
 
 /// Reads requests until there are no more of them, and says so to the answering half.
 async fn read_all(broker: &Broker, connection: &Connection, slot: &Slot, read: impl AsyncRead + Unpin) {
-    let mut reader = Reader::new(read, &broker.config.limits, &broker.memory, slot);
+    let mut reader = Reader::new(read, &broker.config.limits, &broker.memory, slot, connection.session());
     let mut draining = pin!(broker.lifecycle.reached(Phase::Draining));
     let end = loop {
         tokio::select! {
@@ -146,6 +153,10 @@ async fn answer_all(
             },
             Ok(Outcome::Pieces(answer)) => match writer.answer_in_pieces(answer).await {
                 Ok(()) => continue,
+                Err(end) => end,
+            },
+            Ok(Outcome::Last(answer)) => match writer.answer(answer.as_deref().unwrap_or_default()).await {
+                Ok(()) => End::Refused,
                 Err(end) => end,
             },
             Ok(Outcome::Silent) => continue,

@@ -13,6 +13,8 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::end::End;
 use super::slot::{Frame, Slot, is_produce};
+use crate::authentication::TOKEN_BYTES_MAX;
+use crate::authentication::session::{Gate, Session};
 use crate::limits::Limits;
 use crate::memory::{Charge, Memory, decoded_bytes};
 
@@ -40,13 +42,32 @@ pub(super) struct Reader<'a, R> {
     limits: &'a Limits,
     memory: &'a Memory,
     slot: &'a Slot,
+    /// Where clients are asked who they are.
+    session: Option<&'a Session>,
     /// Bytes that were read behind the last frame; fewer than `HEAD_BYTES`.
     carry: Vec<u8>,
 }
 
 impl<'a, R: AsyncRead + Unpin> Reader<'a, R> {
-    pub(super) fn new(source: R, limits: &'a Limits, memory: &'a Memory, slot: &'a Slot) -> Self {
-        Self { source, limits, memory, slot, carry: Vec::new() }
+    pub(super) fn new(
+        source: R,
+        limits: &'a Limits,
+        memory: &'a Memory,
+        slot: &'a Slot,
+        session: Option<&'a Session>,
+    ) -> Self {
+        Self { source, limits, memory, slot, session, carry: Vec::new() }
+    }
+
+    /// Shortest and longest frame now, and the name of the longest. What strangers send is small, and may be a token
+    /// without a header.
+    fn bounds(&self) -> (usize, usize, &'static str) {
+        let max = self.limits.max_frame_bytes;
+        match self.session {
+            Some(session) if !session.is_authenticated() => (0, TOKEN_BYTES_MAX.min(max), "before authentication"),
+            Some(session) if session.gate() == Gate::BareToken => (0, TOKEN_BYTES_MAX.min(max), "of a token"),
+            _ => (HEADER_BYTES_MIN, max, "max_frame_bytes"),
+        }
     }
 
     /// The next frame, whole and charged.
@@ -71,14 +92,11 @@ impl<'a, R: AsyncRead + Unpin> Reader<'a, R> {
             if let Some(prefix) = self.carry.first_chunk::<PREFIX_BYTES>() {
                 let declared = i32::from_be_bytes(*prefix);
                 let len = usize::try_from(declared).map_err(|_| End::BadLength(declared))?;
+                let (min, max, bound) = self.bounds();
                 return match len {
-                    _ if len < HEADER_BYTES_MIN => Err(End::BadLength(declared)),
-                    _ if len > self.limits.max_frame_bytes && milena_tls::is_client_hello(prefix) => {
-                        Err(End::TlsClient)
-                    }
-                    _ if len > self.limits.max_frame_bytes => {
-                        Err(End::FrameTooLarge { declared: len, limit: self.limits.max_frame_bytes })
-                    }
+                    _ if len < min => Err(End::BadLength(declared)),
+                    _ if len > max && milena_tls::is_client_hello(prefix) => Err(End::TlsClient),
+                    _ if len > max => Err(End::FrameTooLarge { declared: len, bound, limit: max }),
                     _ => Ok(len),
                 };
             }
@@ -180,7 +198,7 @@ mod tests {
             drop(client);
         };
         let reading = async {
-            let mut reader = Reader::new(server, &limits, &memory, &slot);
+            let mut reader = Reader::new(server, &limits, &memory, &slot, None);
             let mut read = Vec::new();
             loop {
                 match reader.frame().await {

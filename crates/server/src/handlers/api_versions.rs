@@ -13,7 +13,7 @@ use milena_wire::kafka_protocol::ResponseError;
 use milena_wire::kafka_protocol::messages::api_versions_response::ApiVersion;
 use milena_wire::kafka_protocol::messages::{ApiKey, ApiVersionsRequest, ApiVersionsResponse};
 
-use crate::dispatch::{Api, Context, Outcome, answer};
+use crate::dispatch::{Api, Context, Outcome, answer, is_offered};
 
 /// Table entry.
 pub const API: Api = Api {
@@ -30,7 +30,17 @@ async fn api_versions(context: Context, request: ApiVersionsRequest) -> Option<A
         &request.client_software_name,
         &request.client_software_version,
     );
-    Some(ApiVersionsResponse::default().with_api_keys(context.broker.apis.iter().map(entry).collect()))
+    let offered = context.broker.apis.iter().filter(|api| is_offered(api, &context.connection));
+    Some(ApiVersionsResponse::default().with_api_keys(offered.map(entry).collect()))
+}
+
+/// The answer to one that comes within an exchange of tokens.
+pub(crate) fn illegal(version: i16, correlation_id: i32) -> Outcome {
+    let response = ApiVersionsResponse::default().with_error_code(ResponseError::IllegalSaslState.code());
+    match encode_response(ApiKey::ApiVersions, version, correlation_id, &response) {
+        Ok(frame) => Outcome::Last(Some(frame)),
+        Err(error) => Outcome::Close(error),
+    }
 }
 
 /// The answer to a version that is not served.

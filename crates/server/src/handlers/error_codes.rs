@@ -10,7 +10,7 @@ use milena_wire::kafka_protocol::messages::{
     InitProducerIdResponse, JoinGroupResponse, LeaveGroupResponse, ListConfigResourcesResponse, ListGroupsResponse,
     ListOffsetsResponse, ListPartitionReassignmentsResponse, ListTransactionsResponse, MetadataResponse,
     OffsetCommitResponse, OffsetDeleteResponse, OffsetFetchResponse, OffsetForLeaderEpochResponse, ProduceResponse,
-    SyncGroupResponse,
+    SaslAuthenticateResponse, SaslHandshakeResponse, SyncGroupResponse,
 };
 
 use crate::metrics::ErrorCodes;
@@ -76,5 +76,7 @@ error_codes! {
     OffsetFetchResponse: error_code [topics/partitions] [groups] [groups/topics/partitions];
     OffsetForLeaderEpochResponse: [topics/partitions];
     ProduceResponse: [responses/partition_responses];
+    SaslAuthenticateResponse: error_code;
+    SaslHandshakeResponse: error_code;
     SyncGroupResponse: error_code;
 }

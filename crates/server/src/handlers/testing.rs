@@ -33,7 +33,7 @@ impl Bench {
 
     /// A broker over a store.
     pub(crate) async fn over(config: ServerConfig, store: Arc<dyn Store>) -> Self {
-        let broker = Broker::open(config, store).await.unwrap();
+        let broker = Box::pin(Broker::open(config, store)).await.unwrap();
         let peer = SocketAddr::from(([127, 0, 0, 1], 50_000));
         let listener = Arc::new(Bound::advertising("kafka.example", 19_092));
         let connection = Connection::new(1, peer, listener, Arc::clone(&broker.lifecycle));

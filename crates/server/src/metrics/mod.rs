@@ -1,11 +1,13 @@
 //! Counters of the server. An exporter reads them; nothing here allocates or locks.
 
+mod authentication;
 mod clients;
 mod groups;
 mod requests;
 
 use std::sync::Arc;
 
+pub use authentication::AuthenticationMetrics;
 pub(crate) use clients::Entered;
 pub use clients::{ClientMetrics, OTHER, Software};
 pub use groups::GroupMetrics;
@@ -19,6 +21,8 @@ pub struct Metrics {
     pub connections: ConnectionMetrics,
     /// Open connections by client software.
     pub clients: Arc<ClientMetrics>,
+    /// Clients that tried to authenticate.
+    pub authentication: AuthenticationMetrics,
     /// Requests by api key.
     pub requests: RequestMetrics,
     /// Produce.
@@ -52,6 +56,12 @@ pub struct ConnectionMetrics {
     pub closed_frame_too_large: Counter,
     /// Closed because bytes were no request of ours: unknown key, version out of range, body that does not decode.
     pub closed_protocol: Counter,
+    /// Closed because the client did not say who it is in time, or asked for something before.
+    pub closed_unauthenticated: Counter,
+    /// Closed because the client was not let in.
+    pub closed_refused: Counter,
+    /// Closed because the client did not authenticate again in time.
+    pub closed_expired: Counter,
     /// Closed because the drain time of shutdown was over.
     pub closed_undrained: Counter,
     /// Closed at shutdown with nothing in flight.

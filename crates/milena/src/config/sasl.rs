@@ -1,0 +1,205 @@
+//! The keys of section `sasl`: how clients say who they are.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use figment::value::Value;
+use milena_auth::verifier::{ITERATIONS_MIN, SALT_BYTES};
+use milena_auth::{Hash, Mechanism, Users, Verifier, prepare, users};
+use milena_iggy_door::Secret;
+
+use super::keys::{Key, text, time};
+use super::kinds::{Kind, Setting, as_written, shortened};
+use super::load::{Mistakes, nearest};
+use super::settings::Settings;
+
+/// Names of all mechanisms, as they are configured.
+pub(super) const MECHANISMS: &[&str] = &["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"];
+
+/// What is configured of authentication, beside what the server has of it.
+#[derive(Debug, Clone)]
+pub(crate) struct SaslKeys {
+    /// Mechanisms of listeners that do not say their own.
+    pub(crate) mechanisms: Vec<Mechanism>,
+    /// Names of the listeners that do.
+    pub(super) said: BTreeSet<String>,
+    username: String,
+    password: Secret,
+}
+
+impl Default for SaslKeys {
+    fn default() -> Self {
+        Self { mechanisms: Vec::new(), said: BTreeSet::new(), username: String::new(), password: Secret::new("") }
+    }
+}
+
+impl Settings {
+    /// Fills in what listeners do not say themselves.
+    pub(super) fn spread_mechanisms(&mut self) {
+        for listener in &mut self.server.listeners {
+            if !self.sasl.said.contains(&listener.name) {
+                listener.sasl.clone_from(&self.sasl.mechanisms);
+            }
+        }
+    }
+
+    /// The user that the configuration names. Passwords leave this place as verifiers.
+    pub(super) fn name_user(&mut self, mistakes: &mut Mistakes) {
+        let (name, password) = (&self.sasl.username, self.sasl.password.reveal());
+        if name.is_empty() && password.is_empty() {
+            return;
+        }
+        if name.is_empty() || password.is_empty() {
+            mistakes.add("sasl.username and sasl.password name one user together; set both or neither".to_owned());
+            return;
+        }
+        if let Err(problem) = users::check_name(name) {
+            mistakes.add(format!("sasl.username cannot be used: {problem}"));
+        } else if let Err(problem) = prepare::check(password) {
+            mistakes.add(format!("sasl.password cannot be used: {problem}"));
+        } else if let Ok(verifiers) = verifiers(password) {
+            self.server.sasl.users = Users::single(name, verifiers);
+        }
+    }
+}
+
+/// The verifiers of a password, with salts of their own and Kafka's number of iterations.
+fn verifiers(password: &str) -> Result<[Verifier; 2], milena_auth::verifier::BadVerifier> {
+    let of = |hash| Verifier::derive(hash, password, &rand::random::<[u8; SALT_BYTES]>(), ITERATIONS_MIN);
+    Ok([of(Hash::Sha256)?, of(Hash::Sha512)?])
+}
+
+/// The mechanisms that `names` are; each once, in their order.
+pub(super) fn mechanisms(names: &str) -> Option<Vec<Mechanism>> {
+    let mut mechanisms = Vec::new();
+    for name in names.split(',').filter(|name| !name.is_empty()) {
+        let mechanism = Mechanism::of(name)?;
+        if !mechanisms.contains(&mechanism) {
+            mechanisms.push(mechanism);
+        }
+    }
+    Some(mechanisms)
+}
+
+/// Their names, with commas between.
+pub(super) fn names(mechanisms: &[Mechanism]) -> String {
+    let names: Vec<&str> = mechanisms.iter().map(|mechanism| mechanism.name()).collect();
+    names.join(",")
+}
+
+/// Fields of the table `sasl` of a listener.
+const FIELDS: [&str; 1] = ["mechanisms"];
+
+/// What the table `sasl` of a listener says.
+pub(super) fn of_listener(name: &str, value: &Value, source: &str, mistakes: &mut Mistakes) -> Option<Vec<Mechanism>> {
+    let Some(fields) = value.as_dict() else {
+        mistakes.add(format!(
+            "sasl of listener `{name}` is {} ({source}); it must be a table, like sasl.mechanisms = [\"SCRAM-SHA-512\"]",
+            as_written(value)
+        ));
+        return None;
+    };
+    for field in fields.keys().filter(|field| !FIELDS.contains(&field.as_str())) {
+        let hint = nearest(field, FIELDS.map(str::to_owned));
+        mistakes.add(format!("`sasl.{}` is no key of a listener ({source}){hint}", shortened(field)));
+    }
+    let kind = Kind::Names(MECHANISMS);
+    let Some(value) = fields.get("mechanisms") else {
+        mistakes.add(format!("sasl of listener `{name}` ({source}) says nothing; set `sasl.mechanisms`"));
+        return None;
+    };
+    let Some(Setting::Text(names)) = kind.read(value) else {
+        let (written, allowed) = (as_written(value), kind.allowed());
+        mistakes.add(format!("sasl.mechanisms of listener `{name}` is {written} ({source}); it must be {allowed}"));
+        return None;
+    };
+    mechanisms(&names)
+}
+
+/// The mechanisms of a listener as TOML.
+pub(super) fn show(mechanisms: &[Mechanism]) -> String {
+    let names = Kind::Names(MECHANISMS).show(&Setting::Text(names(mechanisms)));
+    format!("sasl.mechanisms = {names}\n")
+}
+
+pub(super) const SASL: &[Key] = &[
+    Key {
+        path: "sasl.mechanisms",
+        kind: Kind::Names(MECHANISMS),
+        help: "Mechanisms by which clients authenticate, on listeners that do not say their own; without any nobody is \
+               asked.",
+        get: |settings| Setting::Text(names(&settings.sasl.mechanisms)),
+        set: |settings, value| {
+            let Setting::Text(names) = value else { return None };
+            settings.sasl.mechanisms = mechanisms(&names)?;
+            Some(())
+        },
+    },
+    Key {
+        path: "sasl.users_file",
+        kind: Kind::Text { allowed: "empty, or a file", check: |_| true },
+        help: "File of users, as `milena users` writes it; read again when it changes.",
+        get: |settings| {
+            let file = settings.server.sasl.users_file.as_ref();
+            Setting::Text(file.map(|file| file.to_string_lossy().into_owned()).unwrap_or_default())
+        },
+        set: |settings, value| {
+            let Setting::Text(file) = value else { return None };
+            settings.server.sasl.users_file = Some(file).filter(|file| !file.is_empty()).map(PathBuf::from);
+            Some(())
+        },
+    },
+    Key {
+        path: "sasl.username",
+        kind: Kind::Text { allowed: "empty, or a name", check: |_| true },
+        help: "Name of a user that needs no file.",
+        get: |settings| Setting::Text(settings.sasl.username.clone()),
+        set: |settings, value| text(value, &mut settings.sasl.username),
+    },
+    Key {
+        path: "sasl.password",
+        kind: Kind::Secret,
+        help: "Password of that user.",
+        get: |settings| Setting::Text(settings.sasl.password.reveal().to_owned()),
+        set: |settings, value| {
+            let Setting::Text(password) = value else { return None };
+            settings.sasl.password = Secret::new(&password);
+            Some(())
+        },
+    },
+    Key {
+        path: "sasl.max_reauth",
+        kind: Kind::Time { zero: true },
+        help: "Time after which a client has to authenticate again, or its connection is closed; `0s` is never.",
+        get: |settings| Setting::Time(settings.server.sasl.max_reauth),
+        set: |settings, value| time(&value, &mut settings.server.sasl.max_reauth),
+    },
+    Key {
+        path: "sasl.failure_delay",
+        kind: Kind::Time { zero: true },
+        help: "Time after which a client that is not let in hears so.",
+        get: |settings| Setting::Time(settings.server.sasl.failure_delay),
+        set: |settings, value| time(&value, &mut settings.server.sasl.failure_delay),
+    },
+    Key {
+        path: "sasl.reload_interval",
+        kind: Kind::Time { zero: false },
+        help: "Time between two looks at the file of users.",
+        get: |settings| Setting::Time(settings.server.sasl.reload_interval),
+        set: |settings, value| time(&value, &mut settings.server.sasl.reload_interval),
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_mechanism_can_be_configured() {
+        assert_eq!(Mechanism::ALL.map(Mechanism::name).as_slice(), MECHANISMS);
+        assert_eq!(mechanisms(&names(&Mechanism::ALL)).as_deref(), Some(Mechanism::ALL.as_slice()));
+        assert_eq!(mechanisms(""), Some(Vec::new()));
+        assert_eq!(mechanisms("PLAIN,PLAIN"), Some(vec![Mechanism::Plain]));
+        assert_eq!(mechanisms("PLAIN,GSSAPI"), None);
+    }
+}
