@@ -10,7 +10,6 @@ use milena_store::{Bounds, StoreError};
 use tokio::time::{Instant, sleep_until};
 
 use super::dedup::Batch;
-use super::known::Known;
 use super::partition::Partition;
 use super::tail::{Tail, TailLimit, instant_of, read_tail};
 use super::{Shared, wall_clock_micros};
@@ -66,8 +65,7 @@ impl Shared {
         partition.saw_end(bounds.end);
         if below.is_some_and(|known| bounds.end < known) {
             tracing::warn!(partition = ?partition.at, end = bounds.end, ?below, "what producers stored is gone");
-            partition.table.lock().forget_all();
-            *partition.known.lock() = Known::default();
+            partition.fell(bounds.end);
             below = None;
         }
         if below.is_some_and(|known| bounds.start > known) {

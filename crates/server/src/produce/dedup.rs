@@ -7,6 +7,8 @@
 //!   epoch by themselves after an error
 //! - a gap is refused while the state of the producer is known: a failed batch that is retried must not land behind
 //!   the one that followed it
+//! - of what the store lost although it had acknowledged it, nobody knows how much the producer will send again: it goes on
+//!   anywhere between the first record that is gone and what it would have sent next
 //! - a producer that is not known (evicted, expired, not in the tail that was read) is accepted as it comes; no
 //!   detection is claimed that is not there
 //!
@@ -16,7 +18,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
-use super::sequence::{Runs, Span, advance};
+use super::sequence::{Runs, Span, WINDOW, advance, distance};
 
 /// A batch of an idempotent producer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,6 +77,9 @@ struct Producer {
     epoch: u16,
     runs: Runs,
     doubt: Option<Doubt>,
+    /// After the store lost records of its own: the sequence that was expected before. A batch may begin there, or at any
+    /// sequence from the one on that is expected now.
+    lost_until: Option<u32>,
     /// Everything but the doubt was forgotten.
     is_forgotten: bool,
     turn: Turn,
@@ -90,7 +95,22 @@ impl Producer {
             self.epoch = batch.epoch;
             self.runs = Runs::expecting(batch.span.first);
         }
-        self.runs.replay(batch.span, offset)
+        let expected = self.runs.next();
+        let copies = self.runs.replay(batch.span, offset);
+        if self.runs.next() != expected {
+            self.lost_until = None;
+        }
+        copies
+    }
+
+    fn expects(&self, first: u32) -> bool {
+        let next = self.runs.next();
+        match self.lost_until {
+            // All that is known of is gone, and perhaps the partition with it.
+            Some(until) if self.runs.is_empty() => distance(first, until) < WINDOW,
+            Some(until) => distance(next, first) <= distance(next, until),
+            None => first == next,
+        }
     }
 }
 
@@ -173,7 +193,7 @@ impl Table {
             std::cmp::Ordering::Greater => Decision::OutOfSequence,
             std::cmp::Ordering::Equal => match producer.runs.find(batch.span) {
                 Some(offset) => Decision::Duplicate(offset),
-                None if batch.span.first == producer.runs.next() => Decision::Fresh,
+                None if producer.expects(batch.span.first) => Decision::Fresh,
                 None => Decision::OutOfSequence,
             },
         }
@@ -239,14 +259,23 @@ impl Table {
         Read { is_new: before.is_none(), copies: producer.replay(batch, offset) }
     }
 
-    /// Forgets all producers: what is known of them is not what the log says. Of one that has a batch on its way to the store
-    /// that batch is kept.
-    pub fn forget_all(&mut self) {
-        self.forget_before(u64::MAX);
+    /// The store lost what lay at `end` and behind it. Batches that are on their way to it stay in doubt, and may have landed
+    /// from `end` on.
+    pub fn fell(&mut self, end: u64) {
+        for producer in self.producers.values_mut() {
+            let expected = producer.runs.next();
+            producer.runs.cut(end);
+            if producer.runs.next() != expected {
+                producer.lost_until.get_or_insert(expected);
+            }
+            if let Some(doubt) = &mut producer.doubt {
+                doubt.from = doubt.from.min(end);
+            }
+        }
     }
 
-    /// As [`Table::forget_all`], but keeps who has a batch at `end` or behind it: what is known of that one is newer than what
-    /// the log said up to `end`.
+    /// Forgets all producers but those that have a batch at `end` or behind it, of which more is known than the log said up to
+    /// `end`. Of one that has a batch on its way to the store that batch is kept.
     pub fn forget_before(&mut self, end: u64) {
         let turns = &mut self.turns;
         self.producers.retain(|_, producer| {
@@ -261,6 +290,7 @@ impl Table {
             }
             if let Some(doubt) = producer.doubt.filter(|_| !is_newer) {
                 producer.runs = Runs::expecting(doubt.batch.span.first);
+                producer.lost_until = None;
                 producer.is_forgotten = true;
             }
             is_kept
@@ -295,6 +325,7 @@ impl Table {
             epoch: batch.epoch,
             runs: Runs::expecting(batch.span.first),
             doubt: None,
+            lost_until: None,
             is_forgotten: false,
             turn,
         });

@@ -343,9 +343,12 @@ impl GrowthWatcher for Produce {
     fn grown(&self, _partition: &PartitionRef, _end: u64, _bytes: usize) {}
 
     /// What is known of its producers counts batches that are gone: a repeat of one of them must be stored, not answered
-    /// with the offset that it had. The next batch has the table read again from what is there.
-    fn fell(&self, partition: &PartitionRef, _end: u64) {
-        self.shared.partitions.write().by_ref.remove(partition);
+    /// with the offset that it had.
+    fn fell(&self, partition: &PartitionRef, end: u64) {
+        let known = self.shared.partitions.read().by_ref.get(partition).map(Arc::clone);
+        if let Some(partition) = known {
+            partition.fell(end);
+        }
     }
 
     fn deleted(&self, topic: &TopicRef) {

@@ -64,6 +64,13 @@ impl Partition {
         self.known_end.fetch_max(end, Ordering::AcqRel);
     }
 
+    /// The store lost what lay at `end` and behind it. The lanes stay: whoever is under way there is not overtaken.
+    pub(super) fn fell(&self, end: u64) {
+        self.known_end.store(end, Ordering::Release);
+        *self.known.lock() = Known::default();
+        self.table.lock().fell(end);
+    }
+
     /// A place in the queue of a producer. Batches of one producer go one after the other, in the order in which they
     /// asked for a place; those of different producers do not wait for each other.
     pub(super) fn queue(self: &Arc<Self>, producer_id: u64) -> Ticket {

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 const MASK: u32 = (1 << 31) - 1;
 
 /// Sequences further back than this are not kept: on a ring of 2^31, only half of it can be told from the future.
-const WINDOW: u32 = 1 << 30;
+pub const WINDOW: u32 = 1 << 30;
 
 /// Runs kept per producer. A batch is at most one run, so five runs hold at least the last five batches, which is what
 /// a producer may have in flight.
@@ -161,6 +161,23 @@ impl Runs {
         }
     }
 
+    /// Forgets what is stored at `end` and behind it. What the next fresh batch begins with is the first sequence that is gone,
+    /// as far as is known.
+    pub fn cut(&mut self, end: u64) {
+        while let Some(last) = self.runs.back_mut() {
+            let kept = u32::try_from(end.saturating_sub(last.first_offset)).unwrap_or(u32::MAX);
+            if kept >= last.span.count {
+                return;
+            }
+            self.next = advance(last.span.first, kept);
+            if kept > 0 {
+                last.span.count = kept;
+                return;
+            }
+            self.runs.pop_back();
+        }
+    }
+
     fn trim(&mut self) {
         while self.runs.len() > RUNS_MAX {
             self.runs.pop_front();
@@ -283,6 +300,26 @@ mod tests {
         assert_eq!(runs.next(), 10);
         assert_eq!(runs.replay(span(5, 2), 30), 0);
         assert_eq!((runs.find(span(5, 2)), runs.next()), (None, 10));
+    }
+
+    #[test]
+    fn what_lies_behind_an_end_is_cut_off_and_expected_again() {
+        let runs = |end| {
+            let mut runs = Runs::expecting(LAST);
+            runs.push(span(LAST, 3), 10);
+            runs.push(span(2, 2), 20);
+            runs.cut(end);
+            (runs.next(), runs.find(span(LAST, 1)), runs.find(span(1, 1)), runs.find(span(2, 1)), runs.find(span(3, 1)))
+        };
+        assert_eq!(runs(22), (4, Some(10), Some(12), Some(20), Some(21)), "nothing lies behind it");
+        assert_eq!(runs(21), (3, Some(10), Some(12), Some(20), None));
+        assert_eq!(runs(20), (2, Some(10), Some(12), None, None));
+        assert_eq!(runs(13), (2, Some(10), Some(12), None, None));
+        assert_eq!(runs(11), (0, Some(10), None, None, None));
+        assert_eq!(runs(0), (LAST, None, None, None, None));
+        let mut nothing = Runs::expecting(7);
+        nothing.cut(0);
+        assert_eq!(nothing.next(), 7);
     }
 
     #[test]

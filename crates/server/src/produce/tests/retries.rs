@@ -1,5 +1,6 @@
 //! Retries, gaps and epochs within one process.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
@@ -201,9 +202,67 @@ async fn partitions_without_producers_are_swept_and_those_of_a_deleted_topic_go_
     partitions.write().sweep(Instant::now());
     assert_eq!(partitions.read().by_ref.len(), 0);
     server.send(batch(id, 1, 1)).await.unwrap();
-    server.store.watch(std::sync::Arc::new(server.produce.clone()));
+    server.store.watch(Arc::new(server.produce.clone()));
     server.store.delete_topic(&server.at.topic).await.unwrap();
     assert_eq!(partitions.read().by_ref.len(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_producer_goes_on_anywhere_within_what_the_store_lost_and_nowhere_else() {
+    // Whether the client heard of what is gone decides where it goes on.
+    for (kept, first, wanted) in [
+        (4, 6, Ok(4)),
+        (4, 4, Ok(4)),
+        (4, 5, Ok(4)),
+        (4, 3, Ok(3)),
+        (4, 7, Err(AppendError::OutOfSequence)),
+        (0, 6, Ok(0)),
+        (0, 0, Ok(0)),
+        (0, 7, Err(AppendError::OutOfSequence)),
+    ] {
+        let server = TestServer::start().await;
+        server.store.watch(Arc::new(server.produce.clone()));
+        let id = server.producer().await;
+        for sequence in 0..6 {
+            assert_eq!(server.send(batch(id, sequence, 1)).await, Ok(u64::from(sequence)));
+        }
+        server.store.lose_tail(&server.at, kept);
+        assert_eq!(server.send(batch(id, first, 1)).await, wanted, "{kept} kept, {first} sent");
+        if wanted.is_ok() && first >= 4 {
+            let next = server.send(batch(id, first + 2, 1)).await;
+            assert_eq!(next, Err(AppendError::OutOfSequence), "{kept} kept, {first} sent: then it goes on in order");
+            assert_eq!(server.send(batch(id, first + 1, 1)).await, wanted.map(|offset| offset + 1));
+        }
+    }
+}
+
+/// A batch that was begun before the store lost what lay before it is neither overtaken nor stored twice.
+#[tokio::test(start_paused = true)]
+async fn a_batch_under_way_keeps_its_lane_when_the_store_loses_records() {
+    let server = TestServer::start().await;
+    server.store.watch(Arc::new(server.produce.clone()));
+    let id = server.producer().await;
+    for sequence in 0..3 {
+        server.send(batch(id, sequence, 1)).await.unwrap();
+    }
+    server.store.plan(Fault::InDoubtLate { appends: 9 });
+    let tenth = Duration::from_millis(100);
+    let (first, again, ()) = tokio::join!(
+        server.send(batch(id, 3, 1)),
+        async {
+            sleep(tenth).await;
+            server.store.lose_tail(&server.at, 2);
+            server.send(batch(id, 3, 1)).await
+        },
+        async {
+            sleep(3 * tenth).await;
+            // Where the one before was, which is gone.
+            server.store.land_late();
+        }
+    );
+    assert_eq!((first, again), (Ok(2), Ok(2)));
+    assert_eq!(server.send(batch(id, 4, 1)).await, Ok(3));
+    assert_eq!(server.sequences(id).await, [0, 1, 3, 4]);
 }
 
 #[tokio::test(start_paused = true)]
