@@ -36,7 +36,14 @@ impl Inner {
                     let seen = partition.confirmed(floor, base, count, bytes);
                     self.tell(at, seen);
                 }
-                Ok(None) | Err(_) => partition.ended(),
+                Ok(None) => partition.ended(),
+                Err(ref error) => {
+                    partition.ended();
+                    // Before anybody else is told of an end: from now on it takes the leader's word.
+                    if matches!(error.of(Op::Change, "an append"), StoreError::InDoubt { .. }) {
+                        self.doubt(at);
+                    }
+                }
             }
             base.map(|base| (base, partition.bounds().start))
         });
@@ -50,11 +57,7 @@ impl Inner {
             Err(error) => {
                 // Whatever happened, what is known of the end may be wrong now.
                 state.expire();
-                let error = self.append_error(at, &error).await;
-                if matches!(error, StoreError::InDoubt { .. }) {
-                    self.doubt(at);
-                }
-                Err(error)
+                Err(self.append_error(at, &error).await)
             }
         }
     }

@@ -4,6 +4,10 @@
 //! until it leads nobody shows it. So "it is not there" means nothing until the partition's new leader has answered
 //! something that only a leader can, and that comes behind all that it took over. A consumer offset is such a thing: it
 //! is stored under a number that nobody else uses and taken away again at once, since it would hold back retention.
+//!
+//! Nor does "it is there" mean anything when another node says so: after all nodes were killed each has what was on its own
+//! disk, and what the leader lacks is gone. So the same connection tells behind that where the leader's log ends, and the
+//! doubt is over when the end that is known here is that one.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -13,13 +17,14 @@ use iggy_binary_protocol::codec::WireEncode;
 use iggy_binary_protocol::codes::{DELETE_CONSUMER_OFFSET_CODE, STORE_CONSUMER_OFFSET_CODE};
 use iggy_binary_protocol::requests::consumer_offsets::{DeleteConsumerOffsetRequest, StoreConsumerOffsetRequest};
 use iggy_binary_protocol::{AckLevel, WireConsumer, WireIdentifier};
-use iggy_common::{BinaryTransport, IggyError};
+use iggy_common::{BinaryTransport, IggyError, TopicClient, TopicDetails};
 use milena_store::{PartitionRef, StoreError};
 
 use crate::error::Op;
-use crate::inner::Inner;
+use crate::inner::{Inner, is_same};
 use crate::limits;
 use crate::line::{CallError, For};
+use crate::partition::Described;
 
 /// Number of the consumer whose offset is stored and taken away.
 const CONSUMER: u32 = u32::MAX - 7;
@@ -82,8 +87,28 @@ impl Inner {
         // knows which it was, and what is read next could come from one that lags.
         for _ in 0..=self.dialer.roster.len() {
             let Some(since) = self.dialer.roster.doubted(at, Instant::now()) else { return Ok(()) };
+            let (state, partition) = self.partition(at).await?;
+            let (floor, asked) = (partition.lock().floor(), Instant::now());
             match self.barrier(at).await {
-                Ok(()) => {}
+                Ok(details) => {
+                    let details = details.filter(|details| is_same(&state.topic, details));
+                    let said =
+                        details.and_then(|details| details.partitions.into_iter().find(|said| said.id == at.partition));
+                    let Some(said) = said else {
+                        return Err(StoreError::Busy { reason: format!("the leader of {at:?} does not list it") });
+                    };
+                    let mut partition = partition.lock();
+                    let (seen, is_settled) =
+                        partition.led_to(&Described::from(&said), floor, limits::FALL_GRACE, asked);
+                    self.tell(at, seen);
+                    if !is_settled {
+                        let reason = format!("the leader of {at:?} has less than was there, which may pass");
+                        return Err(StoreError::Busy { reason });
+                    }
+                    self.dialer.roster.settled(at);
+                    return Ok(());
+                }
+                Err(CallError::Moved) => {}
                 // The partition is empty, which every node says alike, whether it leads or not.
                 Err(CallError::Said(IggyError::InvalidOffset(_))) if since >= limits::EMPTY_DOUBT => {
                     self.dialer.roster.settled(at);
@@ -98,9 +123,11 @@ impl Inner {
         }
     }
 
-    async fn barrier(&self, at: &PartitionRef) -> Result<(), CallError> {
+    /// What the leader says of the topic behind all that it took over.
+    async fn barrier(&self, at: &PartitionRef) -> Result<Option<TopicDetails>, CallError> {
         let unnamed = |error: StoreError| CallError::Unsent(error.to_string());
         let (stream_id, topic_id) = self.names.wire(&at.topic).map_err(unnamed)?;
+        let (stream, topic) = self.names.topic(at.topic.stream(), at.topic.topic()).map_err(unnamed)?;
         let (consumer, partition_id) = (WireConsumer::consumer(WireIdentifier::numeric(CONSUMER)), Some(at.partition));
         let store = StoreConsumerOffsetRequest {
             consumer: consumer.clone(),
@@ -117,11 +144,11 @@ impl Inner {
                 Ok(_) | Err(IggyError::ConsumerOffsetNotFound(_)) => {}
                 Err(error) => left_behind(at, &error),
             }
-            Ok(())
+            client.get_topic(&stream, &topic).await
         };
         self.pool
             .append(at)
-            .call(For::Writing(at), ask, |outcome| {
+            .call(For::Proving(at), ask, |outcome| {
                 if let Err(error) = &outcome
                     && error.lost_the_reply()
                 {

@@ -25,6 +25,7 @@ use crate::config::IggyConfig;
 use crate::error::{Class, class};
 use crate::limits;
 use crate::roster::{Node, Roster};
+use crate::sweep::share;
 
 /// Makes connections that are logged in.
 pub(crate) struct Dialer {
@@ -76,6 +77,9 @@ pub(crate) enum DialError {
          not one for {name} that an authority trusted here has signed"
     )]
     NoTls { address: String, name: String },
+    /// Others did not answer for so long that nobody waits any more.
+    #[error("no node was reached in time")]
+    TooLate,
     /// The login was cut off.
     #[error("{address} closed the connection before the login was answered; does it speak TLS, or another protocol?")]
     CutOff { address: String },
@@ -85,7 +89,7 @@ impl DialError {
     /// True when another attempt would come to the same end.
     pub(crate) fn is_final(&self) -> bool {
         match self {
-            Self::Late { .. } | Self::NoTls { .. } | Self::CutOff { .. } => false,
+            Self::Late { .. } | Self::NoTls { .. } | Self::CutOff { .. } | Self::TooLate => false,
             Self::Refused { error, .. } => {
                 class(error) == Class::Identity
                     || matches!(
@@ -119,13 +123,13 @@ impl Dialer {
 
     /// A connection that is logged in: with the token, or with the password when there is no token or it is refused.
     pub(crate) async fn dial(&self) -> Result<Arc<TcpClient>, DialError> {
-        self.dial_to(None).await.map(|dialed| dialed.client)
+        self.dial_to(None, self.deadline()).await.map(|dialed| dialed.client)
     }
 
     /// As [`Self::dial`]; of a cluster to the node that leads a partition, as far as is known, or to the next one that
-    /// answers.
-    pub(crate) async fn dial_to(&self, at: Option<&PartitionRef>) -> Result<Dialed, DialError> {
-        let dialed = self.dial_quietly(at).await;
+    /// answers. However many nodes there are, no attempt goes on behind the deadline.
+    pub(crate) async fn dial_to(&self, at: Option<&PartitionRef>, deadline: Instant) -> Result<Dialed, DialError> {
+        let dialed = self.dial_quietly(at, deadline).await;
         match &dialed {
             Ok(_) if self.down.swap(false, Ordering::Relaxed) => tracing::info!("the Iggy server is reached again"),
             Err(error) if !self.down.swap(true, Ordering::Relaxed) => {
@@ -136,10 +140,15 @@ impl Dialer {
         dialed
     }
 
-    async fn dial_quietly(&self, at: Option<&PartitionRef>) -> Result<Dialed, DialError> {
+    /// Until when somebody waits for a connection who calls now.
+    fn deadline(&self) -> Instant {
+        Instant::now() + self.config.call_timeout
+    }
+
+    async fn dial_quietly(&self, at: Option<&PartitionRef>, deadline: Instant) -> Result<Dialed, DialError> {
         let token = self.token.read().clone();
         if let Some(token) = token {
-            match self.dial_with(&Credentials::PersonalAccessToken(token), at).await {
+            match self.dial_with(&Credentials::PersonalAccessToken(token), at, deadline).await {
                 Err(DialError::Refused { error, .. }) if class(&error) == Class::Identity => {
                     tracing::warn!(%error, "the server refuses the access token, logging in with the password");
                     *self.token.write() = None;
@@ -148,42 +157,56 @@ impl Dialer {
                 answered => return answered,
             }
         }
-        self.dial_with_password(at).await
+        self.dial_with_password(at, deadline).await
     }
 
-    async fn dial_with_password(&self, at: Option<&PartitionRef>) -> Result<Dialed, DialError> {
+    async fn dial_with_password(&self, at: Option<&PartitionRef>, deadline: Instant) -> Result<Dialed, DialError> {
         let password = Credentials::UsernamePassword(self.config.user.clone(), self.config.password.clone());
-        self.dial_with(&password, at).await
+        self.dial_with(&password, at, deadline).await
     }
 
-    async fn dial_with(&self, credentials: &Credentials, at: Option<&PartitionRef>) -> Result<Dialed, DialError> {
+    async fn dial_with(
+        &self,
+        credentials: &Credentials,
+        at: Option<&PartitionRef>,
+        deadline: Instant,
+    ) -> Result<Dialed, DialError> {
         if !self.roster.is_cluster() {
-            let client = self.dial_configured(credentials).await?;
+            let client = self.dial_configured(credentials, deadline).await?;
             if !self.roster.is_cluster() {
                 return Ok(Dialed { client, node: None });
             }
             // It was the first, which went where the SDK wanted, and nobody says which node that is.
             let _ = client.disconnect().await;
         }
-        match self.dial_nodes(credentials, at).await {
+        // The last part of the time is for the configured addresses.
+        let left = deadline.saturating_duration_since(Instant::now());
+        let for_nodes = deadline.checked_sub(self.config.connect_timeout.min(left / 3)).unwrap_or(deadline);
+        match self.dial_nodes(credentials, at, for_nodes).await {
             Ok(dialed) => Ok(dialed),
             Err(Some(error)) if error.is_final() => Err(error),
             // The nodes may have moved; the configured addresses are what stays.
-            Err(last) => match self.dial_configured(credentials).await {
+            Err(last) => match self.dial_configured(credentials, deadline).await {
                 Ok(client) => Ok(Dialed { client, node: None }),
                 Err(error) => Err(last.unwrap_or(error)),
             },
         }
     }
 
-    async fn dial_configured(&self, credentials: &Credentials) -> Result<Arc<TcpClient>, DialError> {
+    async fn dial_configured(&self, credentials: &Credentials, deadline: Instant) -> Result<Arc<TcpClient>, DialError> {
         let addresses = &self.config.servers;
         let first = self.preferred.load(Ordering::Relaxed);
         let mut last = None;
         for turn in 0..addresses.len() {
             let index = (first + turn) % addresses.len().max(1);
             let Some(address) = addresses.get(index) else { continue };
-            match self.dial_one(address, credentials, Settle::AtLeader, self.config.connect_timeout).await {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let patience = share(left, addresses.len() - turn).min(self.config.connect_timeout);
+            if patience.is_zero() {
+                last = last.or(Some(DialError::TooLate));
+                break;
+            }
+            match self.dial_one(address, credentials, Settle::AtLeader, patience).await {
                 Ok(client) => {
                     self.preferred.store(index, Ordering::Relaxed);
                     self.learn_roster(&client).await;
@@ -294,7 +317,7 @@ impl Dialer {
 
     /// Replaces the access token by a new one. Connections that are logged in stay so.
     pub(crate) async fn renew_token(&self) -> Result<(), DialError> {
-        let client = self.dial_with_password(None).await?.client;
+        let client = self.dial_with_password(None, self.deadline()).await?.client;
         self.renew_token_over(&client).await
     }
 

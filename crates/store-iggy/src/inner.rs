@@ -4,10 +4,10 @@ use std::collections::HashSet;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use iggy::prelude::TcpClient;
-use iggy_common::{IggyError, StreamClient, Topic, TopicClient, TopicDetails};
+use iggy_common::{IggyError, StreamClient, Topic, TopicDetails};
 use milena_store::metrics::EngineMetrics;
 use milena_store::{Bounds, Epochs, GrowthWatcher, PartitionRef, StoreError, TopicInfo, TopicRef};
 use parking_lot::{Mutex, RwLock};
@@ -17,12 +17,12 @@ use crate::config::{AckDurability, IggyConfig};
 use crate::dialer::Dialer;
 use crate::epochs::is_journal;
 use crate::error::Op;
-use crate::limits;
 use crate::line::{CallError, For};
+use crate::look::floors;
 use crate::names::Names;
 use crate::offsets::Doubts;
 use crate::options::{Facts, Keys};
-use crate::partition::{Described, Floor, Partition, Seen};
+use crate::partition::{Partition, Seen};
 use crate::pool::Pool;
 use crate::search::Searches;
 use crate::state::Reader;
@@ -105,7 +105,7 @@ impl Inner {
     }
 
     /// As [`Self::ask`], of a node of a cluster.
-    async fn ask_at<T, F>(
+    pub(crate) async fn ask_at<T, F>(
         &self,
         target: For<'_>,
         what: &str,
@@ -181,22 +181,6 @@ impl Inner {
         Ok(Some(state))
     }
 
-    async fn get_topic(&self, stream: &str, topic: &str) -> Result<Option<TopicDetails>, StoreError> {
-        let (stream_id, topic_id) = self.names.topic(stream, topic)?;
-        let (stream_id, topic_id) = (&stream_id, &topic_id);
-        // Ends are read where the partitions are led: the other nodes may lag behind.
-        let known = self.topics.named(stream, topic);
-        let led = known.and_then(|known| self.dialer.roster.led(&known.topic, known.facts().partitions));
-        let target = led.as_ref().map_or(For::Any, For::Reading);
-        let get = |client: Arc<TcpClient>| async move { client.get_topic(stream_id, topic_id).await };
-        let asked = self.ask_at(target, "a topic", get).await;
-        match asked {
-            // A stream that is not there has no topics.
-            Err(StoreError::NotFound { .. }) => Ok(None),
-            other => other,
-        }
-    }
-
     pub(crate) async fn stream_id(&self, stream: &str) -> Result<Option<u32>, StoreError> {
         let name = self.names.stream(stream)?;
         let name = &name;
@@ -255,43 +239,6 @@ impl Inner {
         if let Some(watcher) = &*self.watcher.read() {
             watcher.deleted(topic);
         }
-    }
-
-    /// Asks the server for the ends of a topic, unless an answer is there to a question that was not asked before
-    /// `since`. Calls that come at once share one question.
-    pub(crate) async fn look(&self, state: &Arc<TopicState>, since: Instant) -> Result<(), StoreError> {
-        let _one_question = state.looking.lock().await;
-        if state.looked_since(since) {
-            return Ok(());
-        }
-        let floors = floors(state);
-        let asked = Instant::now();
-        let details = self.get_topic(state.topic.stream(), state.topic.topic()).await?;
-        match details {
-            Some(details) if is_same(&state.topic, &details) => {
-                self.take_in(state, details, &floors, asked).await;
-                Ok(())
-            }
-            _ => {
-                self.retire(&state.topic);
-                Err(missing_topic(&state.topic))
-            }
-        }
-    }
-
-    async fn take_in(&self, state: &TopicState, mut details: TopicDetails, floors: &[Floor], asked: Instant) {
-        state.learn(facts_of_details(&details));
-        let unproven = self.hear(state, &mut details.partitions, floors).await;
-        self.check_starts(state, &mut details.partitions).await;
-        for said in &details.partitions {
-            let Some(partition) = state.partition(said.id) else { continue };
-            let floor = floors.get(said.id as usize).copied().unwrap_or_default();
-            let grace = if unproven.contains(&said.id) { Duration::MAX } else { limits::FALL_GRACE };
-            let mut partition = partition.lock();
-            let seen = partition.observe(Described::from(said), floor, grace, asked);
-            self.tell(&state.topic.partition(said.id), seen);
-        }
-        state.note_look(asked);
     }
 
     /// Tells the watcher. Called while the partition is locked, so that it hears of ends in their order.
@@ -360,10 +307,6 @@ impl Inner {
         let settings = facts.settings(self.table.lock().settings(&state.topic));
         TopicInfo { topic: state.topic.clone(), partitions: facts.partitions, settings }
     }
-}
-
-fn floors(state: &TopicState) -> Vec<Floor> {
-    state.partitions().iter().map(|partition| partition.lock().floor()).collect()
 }
 
 pub(crate) fn is_same(topic: &TopicRef, details: &TopicDetails) -> bool {

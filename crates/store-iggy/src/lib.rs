@@ -5,7 +5,7 @@
 //! - `dialer`, `line`, `name`, `pause`, `pool`: connections: logging in, one request at a time, which connection is for what
 //! - `roster`, `sweep`, `barrier`: the nodes of a cluster, reaching one, and what a new leader has of appends in doubt
 //! - `error`: the one map from the server's errors to the store's
-//! - `inner`, `topics`, `partition`: what is known of topics and of the ends of their partitions
+//! - `inner`, `topics`, `partition`, `look`: what is known of topics and of the ends of their partitions
 //! - `append`, `send`: a frame block becomes one request, its confirmation becomes a base offset
 //! - `read`, `poll`: a poll's reply becomes entries
 //! - `visits`, `nodes`, `gap`, `starts`: what all nodes of a cluster say, where one may lag or lack messages
@@ -32,6 +32,7 @@ mod inner;
 mod journal;
 mod limits;
 mod line;
+mod look;
 mod name;
 mod names;
 mod nodes;

@@ -39,6 +39,8 @@ pub(crate) enum CallError {
     Astray,
     /// Something came, and then nothing more that would show what it was.
     Unproven,
+    /// Another node answered than the one that was asked, and it is not known which.
+    Moved,
     /// The SDK says so.
     Said(IggyError),
 }
@@ -49,7 +51,7 @@ impl CallError {
         match self {
             Self::Said(error) => breaks_connection(error),
             Self::Astray | Self::Unproven => true,
-            Self::Unsent(_) | Self::Late(_) => false,
+            Self::Unsent(_) | Self::Late(_) | Self::Moved => false,
         }
     }
 
@@ -66,6 +68,7 @@ impl CallError {
             Self::Late(waited) => format!("the Iggy server did not answer within {waited:?} about {what}"),
             Self::Astray => format!("the Iggy server sent another reply than that about {what}"),
             Self::Unproven => format!("the Iggy server fell silent behind its reply about {what}"),
+            Self::Moved => format!("another node of the Iggy cluster answered about {what}"),
         };
         if op == Op::Change { StoreError::InDoubt { reason } } else { StoreError::Busy { reason } }
     }
@@ -134,13 +137,16 @@ pub(crate) enum For<'a> {
     Reading(&'a PartitionRef),
     /// The one that leads a partition, to write: its answer shows whether it does.
     Writing(&'a PartitionRef),
+    /// As `Writing`, for what is to stand behind an append in doubt. The answer of a node that was not asked is
+    /// [`CallError::Moved`], and the doubt is over when what was answered has been taken in.
+    Proving(&'a PartitionRef),
 }
 
 impl For<'_> {
     fn partition(&self) -> Option<&PartitionRef> {
         match self {
             Self::Any | Self::Leader => None,
-            Self::Reading(at) | Self::Writing(at) => Some(at),
+            Self::Reading(at) | Self::Writing(at) | Self::Proving(at) => Some(at),
         }
     }
 }
@@ -186,9 +192,13 @@ impl Line {
                 "the Iggy server is slow, the calls before took too long".to_owned(),
             )));
         };
-        let seat = match self.seat(&mut state, target).await {
-            Ok(seat) => seat,
-            Err(reason) => return settle(Err(CallError::Unsent(reason))),
+        let seat = match timeout_at(deadline, self.seat(&mut state, target, deadline)).await {
+            Ok(Ok(seat)) => seat,
+            Ok(Err(reason)) => return settle(Err(CallError::Unsent(reason))),
+            Err(_) => {
+                state.pause.failed(limits::RECONNECT_PAUSE_MAX, now());
+                return settle(Err(CallError::Unsent("no node of the Iggy server answered in time".to_owned())));
+            }
         };
         let waited = self.dialer.config().call_timeout;
         let outcome = match timeout(waited, request(Arc::clone(&seat.client))).await {
@@ -200,6 +210,8 @@ impl Line {
         };
         let moved = seat.has_moved().await;
         let outcome = if is_broken(&outcome) { outcome } else { self.proven(&seat, moved).await.and(outcome) };
+        let outcome =
+            if moved && matches!(target, For::Proving(_)) { outcome.and(Err(CallError::Moved)) } else { outcome };
         let (broken, went_through) = (is_broken(&outcome), outcome.is_ok());
         // What an append shows of the end is known before the doubt about it is over.
         let settled = settle(outcome);
@@ -234,24 +246,29 @@ impl Line {
 
     /// What an answer shows about who leads a partition.
     fn learn(&self, target: For<'_>, seat: &Seat, moved: bool, went_through: bool) {
-        let (For::Writing(at), Some(node)) = (target, &seat.node) else { return };
+        let (For::Writing(at) | For::Proving(at), Some(node)) = (target, &seat.node) else { return };
         if moved {
             self.dialer.roster.refused(at, node, now());
         } else if went_through {
             self.dialer.roster.found(at, node);
-            self.dialer.roster.settled(at);
+            if matches!(target, For::Writing(_)) {
+                self.dialer.roster.settled(at);
+            }
         }
     }
 
-    /// Takes out the connection to use; who keeps it puts it back.
-    async fn seat(&self, state: &mut State, target: For<'_>) -> Result<Seat, String> {
-        if matches!(target, For::Leader) { self.leader_seat(state).await } else { self.any_seat(state, target).await }
+    /// Takes out the connection to use; who keeps it puts it back. One that has to be made is given up at the deadline.
+    async fn seat(&self, state: &mut State, target: For<'_>, deadline: Instant) -> Result<Seat, String> {
+        match target {
+            For::Leader => self.leader_seat(state, deadline).await,
+            target => self.any_seat(state, target, deadline).await,
+        }
     }
 
     /// As [`Self::seat`]. A node that no longer leads answers from what it had then, so it is asked first.
-    async fn leader_seat(&self, state: &mut State) -> Result<Seat, String> {
+    async fn leader_seat(&self, state: &mut State, deadline: Instant) -> Result<Seat, String> {
         for _ in 0..limits::LEADER_TURNS {
-            let seat = self.any_seat(state, For::Any).await?;
+            let seat = self.any_seat(state, For::Any, deadline).await?;
             let leads = match &seat.node {
                 // A single server; or of a cluster whose nodes moved, the one that the SDK was led to just now.
                 None => Some(true),
@@ -266,7 +283,7 @@ impl Line {
         Err("no node of the Iggy cluster says that it leads".to_owned())
     }
 
-    async fn any_seat(&self, state: &mut State, target: For<'_>) -> Result<Seat, String> {
+    async fn any_seat(&self, state: &mut State, target: For<'_>, deadline: Instant) -> Result<Seat, String> {
         let breaks = self.dialer.breaks();
         let patience = self.dialer.config().connect_timeout;
         loop {
@@ -280,7 +297,7 @@ impl Line {
         if state.pause.holds(now()) {
             return Err("the Iggy server cannot be reached, the next attempt is due in a moment".to_owned());
         }
-        match self.dialer.dial_to(target.partition()).await {
+        match self.dialer.dial_to(target.partition(), deadline.into_std()).await {
             Ok(dialed) => {
                 state.pause.succeeded();
                 // Of one node there is one connection.
@@ -340,6 +357,7 @@ mod tests {
         assert!(matches!(CallError::Astray.of(Op::Read, "it"), StoreError::Busy { .. }));
         assert!(matches!(CallError::Unproven.of(Op::Change, "it"), StoreError::InDoubt { .. }));
         assert!(matches!(CallError::Unproven.of(Op::Read, "it"), StoreError::Busy { .. }));
+        assert!(matches!(CallError::Moved.of(Op::Read, "it"), StoreError::Busy { .. }) && !CallError::Moved.is_loss());
         assert!(
             CallError::Unproven.is_loss() && CallError::Astray.is_loss(),
             "the call is repeated where it may be, over another connection"

@@ -207,6 +207,37 @@ impl Partition {
         described.bounds(self.end_of(floor)).end < self.end_of(floor)
     }
 
+    /// True when an answer names a higher end than the known one.
+    pub(crate) fn would_rise(&self, described: &Described) -> bool {
+        described.bounds(self.bounds.end).end > self.bounds.end
+    }
+
+    /// As [`Self::observe`], of where the leader says that the log ends behind all that it took over. `false` while it names a
+    /// lower end than the known one, and that is not believed yet: what it lacks may have been shown by another node.
+    pub(crate) fn led_to(
+        &mut self,
+        described: &Described,
+        floor: Floor,
+        grace: Duration,
+        now: Instant,
+    ) -> (Seen, bool) {
+        if floor.falls != self.falls {
+            return (Seen::default(), false);
+        }
+        let end = described.bounds(floor.end).end;
+        if end < floor.end {
+            let seen = self.fall(Bounds { start: self.bounds.start.min(end), end }, grace, now);
+            return (seen, seen.fell.is_some());
+        }
+        self.falling = None;
+        self.bounds.end = self.bounds.end.max(end);
+        if !self.heard_of || self.in_flight > 0 || self.bounds.end <= self.announced {
+            return (Seen::default(), true);
+        }
+        let bytes = (self.bounds.end - self.announced).saturating_mul(self.average_bytes());
+        (Seen { growth: Some(self.announce(bytes)), ..Seen::default() }, true)
+    }
+
     /// The server's answer to a question before which `floor` was known. A lower end is believed when it lasted for
     /// `grace`.
     pub(crate) fn observe(&mut self, described: Described, floor: Floor, grace: Duration, now: Instant) -> Seen {

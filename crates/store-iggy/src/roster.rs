@@ -106,13 +106,21 @@ impl Roster {
         self.homes.read().get(at).cloned()
     }
 
-    /// A partition of a topic with so many whose leader is known, so that its node can be asked about the topic.
-    pub(crate) fn led(&self, topic: &TopicRef, partitions: u32) -> Option<PartitionRef> {
+    /// The partitions of a topic with so many whose leader is known, together those that one node leads.
+    pub(crate) fn led(&self, topic: &TopicRef, partitions: u32) -> Vec<Vec<PartitionRef>> {
         let homes = self.homes.read();
+        let mut led: Vec<(&Node, Vec<PartitionRef>)> = Vec::new();
         if homes.is_empty() {
-            return None;
+            return Vec::new();
         }
-        (0..partitions).map(|number| topic.partition(number)).find(|at| homes.contains_key(at))
+        for at in (0..partitions).map(|number| topic.partition(number)) {
+            let Some(home) = homes.get(&at) else { continue };
+            match led.iter_mut().find(|(node, _)| *node == home) {
+                Some((_, partitions)) => partitions.push(at),
+                None => led.push((home, vec![at])),
+            }
+        }
+        led.into_iter().map(|(_, partitions)| partitions).collect()
     }
 
     /// An append went through at that node.

@@ -203,6 +203,61 @@ fn a_partition_begins_where_the_node_begins_that_has_most_of_it() {
     assert_eq!(block_on(nodes.store.bounds(&nodes.topic.partition(0))), Ok(Bounds { start: 3, end: 10 }));
 }
 
+/// Ends are asked of one node for all partitions of a topic, and that one leads another partition and lags behind in this one.
+#[test]
+fn what_became_of_an_append_in_doubt_is_asked_of_the_leader_of_its_own_partition() {
+    let nodes = Nodes::filled(2, 2, 1);
+    let at = nodes.led_apart();
+    nodes.fault(0, On::Operation(Operation::SendMessages), Fault::CutAfterApply);
+    assert!(matches!(nodes.append(&at, 3), Err(StoreError::InDoubt { .. })));
+    assert_eq!(block_on(nodes.store.bounds(&at)), Ok(Bounds { start: 0, end: 3 }), "it was stored");
+    assert_eq!(nodes.append(&at, 4).unwrap().base_offset, Some(3));
+}
+
+/// After all nodes were killed each has what was on its own disk: one shows an append that the leader lacks, and that is gone.
+#[test]
+fn what_only_another_node_than_the_leader_has_of_an_append_in_doubt_is_not_there() {
+    let nodes = Nodes::filled(2, 2, 1);
+    let at = nodes.led_apart();
+    nodes.fault(0, On::Operation(Operation::SendMessages), Fault::CutBeforeApply);
+    assert!(matches!(nodes.append(&at, 3), Err(StoreError::InDoubt { .. })));
+    for id in [2, 3] {
+        block_on(nodes.nodes[1].memory.append(&nodes.on(1, 1), batch_of(&[TestMessage::new(id, b"value")]))).unwrap();
+    }
+    assert_eq!(block_on(nodes.store.bounds(&at)), Ok(Bounds { start: 0, end: 2 }));
+    // Nor later, when somebody asks for the other partition first.
+    assert_eq!(block_on(nodes.store.bounds(&nodes.topic.partition(0))), Ok(Bounds { start: 0, end: 2 }));
+    assert_eq!(block_on(nodes.store.bounds(&at)), Ok(Bounds { start: 0, end: 2 }));
+    assert_eq!(nodes.append(&at, 3).unwrap().base_offset, Some(2), "it is sent again");
+}
+
+/// The next leader lacks messages that the one before acknowledged: no end is shown that it does not have, and what it has is
+/// shown when the loss is in the journal.
+#[test]
+fn what_the_leader_lacks_behind_a_doubt_is_waited_for_and_then_gone() {
+    let nodes = Nodes::filled(2, 2, 1);
+    let at = nodes.topic.partition(1);
+    nodes.all_say(1);
+    assert_eq!(block_on(nodes.store.has_group(&nodes.topic, GROUP)), Ok(false), "it hears that there are nodes");
+    assert_eq!(nodes.append(&at, 2).unwrap().base_offset, Some(1));
+    nodes.all_say(0);
+    nodes.fault(1, On::Operation(Operation::SendMessages), Fault::CutBeforeApply);
+    let refusal = Fault::Answer(IggyError::TransientNotAccepted.as_code());
+    (0..MANY).for_each(|_| nodes.fault(1, On::Operation(Operation::StoreConsumerOffset), refusal));
+    assert!(matches!(nodes.append(&at, 3), Err(StoreError::InDoubt { .. })));
+    let give_up = Instant::now() + Duration::from_secs(60);
+    let bounds = loop {
+        match block_on(nodes.store.bounds(&at)) {
+            Err(StoreError::Busy { .. }) => assert!(Instant::now() < give_up, "it is waited for without end"),
+            bounds => break bounds,
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    };
+    assert_eq!(bounds, Ok(Bounds { start: 0, end: 1 }));
+    assert_eq!(nodes.store.epochs(&at).current(), 1);
+    assert_eq!(nodes.append(&at, 3).unwrap().base_offset, Some(1));
+}
+
 /// It may be the reply to something else, which has no body either, and the append may have been dropped.
 #[test]
 fn a_confirmation_without_an_offset_is_no_proof_in_a_cluster() {

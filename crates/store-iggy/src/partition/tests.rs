@@ -133,6 +133,31 @@ fn a_confirmation_at_the_end_or_behind_it_forgets_that_a_lower_end_was_seen() {
 }
 
 #[test]
+fn what_the_leader_says_behind_a_doubt_moves_the_end_and_a_lower_end_leaves_the_doubt_until_it_is_believed() {
+    let second = Duration::from_secs(1);
+    let mut partition = known(5);
+    let floor = partition.floor();
+    let (seen, settled) = partition.led_to(&described(6, 7), floor, second, later(Duration::ZERO));
+    assert_eq!((seen.growth.map(|growth| growth.end), settled), (Some(7), true));
+    assert_eq!(partition.led_to(&described(6, 7), partition.floor(), second, later(second)), (Seen::default(), true));
+    // The question was asked before that; the answer is no lower end.
+    assert_eq!(partition.led_to(&described(5, 6), floor, second, later(second)), (Seen::default(), true));
+    assert_eq!(partition.bounds(), Bounds { start: 0, end: 7 });
+    let floor = partition.floor();
+    assert_eq!(partition.led_to(&described(4, 5), floor, second, later(second)), (Seen::default(), false));
+    assert_eq!(partition.bounds().end, 7);
+    let (seen, settled) = partition.led_to(&described(4, 5), floor, second, later(2 * second));
+    assert_eq!((seen.fell, settled), (Some((7, 5)), true));
+    assert_eq!(partition.bounds(), Bounds { start: 0, end: 5 });
+    assert_eq!(
+        partition.led_to(&described(4, 5), floor, second, later(3 * second)),
+        (Seen::default(), false),
+        "it was asked before the fall, and proves nothing of what came behind it"
+    );
+    assert!(partition.would_rise(&described(5, 6)) && !partition.would_rise(&described(4, 5)));
+}
+
+#[test]
 fn a_lower_end_that_was_seen_long_ago_does_not_count() {
     let mut partition = known(10);
     partition.observe(described(4, 5), floor(10), limits::FALL_GRACE, Instant::now());

@@ -19,7 +19,7 @@ use milena_iggy_door::OffsetRules;
 use milena_iggy_door::faults::{Fault, On};
 use milena_store::frame::Frames;
 use milena_store::testing::{TestMessage, batch_of};
-use milena_store::{Entry, ReadLimit, Store, StoreError, TopicRef, TopicSettings};
+use milena_store::{Appended, Entry, OffsetStore, PartitionRef, ReadLimit, Store, StoreError, TopicRef, TopicSettings};
 use milena_store_iggy::{IggyConfig, IggyStore};
 use pollster::block_on;
 
@@ -82,6 +82,33 @@ impl Nodes {
         says(&self.nodes[node], addresses, leader);
     }
 
+    /// The second node leads the first partition, and the first node the second partition, which is answered. The nodes have two
+    /// messages of what they lead, and one of the other partition.
+    pub fn led_apart(&self) -> PartitionRef {
+        for (leader, partition) in [(1, 0), (0, 1)] {
+            self.all_say(leader);
+            // With this the gateway hears of it.
+            assert_eq!(block_on(self.store.has_group(&self.topic, GROUP)), Ok(false));
+            assert_eq!(self.append(&self.topic.partition(partition), 2).unwrap().base_offset, Some(1));
+        }
+        self.topic.partition(1)
+    }
+
+    pub fn append(&self, at: &PartitionRef, id: u128) -> Result<Appended, StoreError> {
+        block_on(self.store.append(at, batch_of(&[TestMessage::new(id, b"value")])))
+    }
+
+    /// That partition as a node's own store knows it.
+    pub fn on(&self, node: usize, partition: u32) -> PartitionRef {
+        let memory = &self.nodes[node].memory;
+        block_on(memory.topic("kafka", "orders")).unwrap().unwrap().topic.partition(partition)
+    }
+
+    /// Plans a fault of a node.
+    pub fn fault(&self, node: usize, on: On, fault: Fault) {
+        self.nodes[node].door.lock().as_ref().unwrap().faults().plan(on, fault);
+    }
+
     pub fn all_say(&self, leader: usize) {
         (0..2).for_each(|node| self.says(node, leader));
     }
@@ -120,9 +147,7 @@ impl Nodes {
 
     /// A node removes the messages below that offset from a partition.
     pub fn trim(&self, node: usize, partition: u32, before: u64) {
-        let memory = &self.nodes[node].memory;
-        let topic = block_on(memory.topic("kafka", "orders")).unwrap().unwrap().topic;
-        block_on(memory.trim(&topic.partition(partition), before)).unwrap();
+        block_on(self.nodes[node].memory.trim(&self.on(node, partition), before)).unwrap();
     }
 
     /// A node answers so many requests of that kind with this.
