@@ -47,8 +47,23 @@ pub struct Bound {
     pub advertised_host: String,
     /// Port that its clients are told.
     pub advertised_port: u16,
+    /// True when its connections begin with TLS.
+    pub tls: bool,
     /// Mechanisms by which its clients authenticate; empty where they need not.
     pub sasl: Vec<Mechanism>,
+}
+
+impl Bound {
+    /// What clients set as `security.protocol`.
+    #[must_use]
+    pub fn security_protocol(&self) -> &'static str {
+        match (self.tls, self.sasl.is_empty()) {
+            (false, true) => "PLAINTEXT",
+            (true, true) => "SSL",
+            (false, false) => "SASL_PLAINTEXT",
+            (true, false) => "SASL_SSL",
+        }
+    }
 }
 
 #[cfg(test)]
@@ -61,6 +76,7 @@ impl Bound {
             address,
             advertised_host: host.to_owned(),
             advertised_port: port,
+            tls: false,
             sasl: Vec::new(),
         }
     }
@@ -82,6 +98,7 @@ fn bind(config: &ListenerConfig, all: &[ListenerConfig]) -> Result<(Bound, TcpLi
         address,
         advertised_host: config.host_for_clients(),
         advertised_port: config.advertised_port.unwrap_or(address.port()),
+        tls: config.tls.is_some(),
         sasl: config.sasl.clone(),
     };
     Ok((bound, socket))

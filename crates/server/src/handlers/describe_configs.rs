@@ -86,9 +86,7 @@ fn entries(context: &Context, resource: &DescribeConfigsResource) -> Result<Vec<
             }
         },
         BROKER if name.is_empty() || name.parse() == Ok(server.node_id()) => {
-            let listener = &context.connection.listener;
-            let (host, port) = (&listener.advertised_host, listener.advertised_port);
-            Ok(broker::entries(&server.config, server.topics.rules(), host, port))
+            Ok(broker::entries(&server.config, server.topics.rules(), &context.connection.listener))
         }
         BROKER => Err(AdminError::Request("this broker has another id, or the name is no id")),
         kind @ (GROUP | CLIENT_METRICS) => {

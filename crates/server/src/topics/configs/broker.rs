@@ -7,27 +7,30 @@ use std::time::Duration;
 use super::{ConfigEntry, ConfigRules, Kind, Source, Synonym};
 use crate::config::ServerConfig;
 use crate::limits::Limits;
+use crate::listener::Bound;
 
 /// The release whose protocol is spoken. Admin tools show it as the version of the cluster.
 pub const PROTOCOL_VERSION: &str = "4.1";
 
-/// Every broker config that is shown, sorted by name. `host` and `port` are those that this client was told.
+/// Every broker config that is shown, sorted by name. `listener` is the one that this client came in on.
 #[must_use]
-pub fn entries(config: &ServerConfig, rules: &ConfigRules, host: &str, port: u16) -> Vec<ConfigEntry> {
+pub fn entries(config: &ServerConfig, rules: &ConfigRules, listener: &Bound) -> Vec<ConfigEntry> {
     let mut entries = rules.broker_entries();
     let defaults = ServerConfig::default();
-    entries.extend(identity(config, host, port));
+    entries.extend(identity(config, listener));
     entries.extend(of_topics(config, &defaults));
+    entries.extend(authentication(config, &defaults, listener));
     entries.extend(bounds(&config.limits, &defaults.limits));
     entries.sort_by_key(|entry| entry.name);
     entries
 }
 
-fn identity(config: &ServerConfig, host: &str, port: u16) -> Vec<ConfigEntry> {
+fn identity(config: &ServerConfig, listener: &Bound) -> Vec<ConfigEntry> {
     let node = config.instance_id.to_string();
+    let (host, port) = (listener.advertised_host.as_str(), listener.advertised_port);
     // An IPv6 address needs brackets, or its last group reads as the port.
     let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
-    let address = format!("PLAINTEXT://{host}:{port}");
+    let address = format!("{}://{host}:{port}", listener.security_protocol());
     let zero = || Some("0".to_owned());
     vec![
         setting("advertised.listeners", Kind::List, address.clone(), None, "Address that clients are told."),
@@ -35,6 +38,27 @@ fn identity(config: &ServerConfig, host: &str, port: u16) -> Vec<ConfigEntry> {
         fixed("inter.broker.protocol.version", Kind::String, PROTOCOL_VERSION, "Release of Kafka that is spoken."),
         setting("listeners", Kind::List, address, None, "Address of this listener."),
         setting("node.id", Kind::Int, node, zero(), "Id of this broker."),
+    ]
+}
+
+/// What a client asks for that logs in again before it has to (KIP-368), and the mechanisms that it may choose from.
+fn authentication(config: &ServerConfig, defaults: &ServerConfig, listener: &Bound) -> Vec<ConfigEntry> {
+    let names: Vec<&str> = listener.sasl.iter().map(|mechanism| mechanism.name()).collect();
+    vec![
+        setting(
+            "connections.max.reauth.ms",
+            Kind::Long,
+            config.sasl.max_reauth.as_millis().to_string(),
+            Some(defaults.sasl.max_reauth.as_millis().to_string()),
+            "Time after which a client has to authenticate again, in milliseconds; 0 is never.",
+        ),
+        setting(
+            "sasl.enabled.mechanisms",
+            Kind::List,
+            names.join(","),
+            Some(String::new()),
+            "Mechanisms by which clients of this listener authenticate.",
+        ),
     ]
 }
 
@@ -154,11 +178,17 @@ fn setting(name: &'static str, kind: Kind, value: String, default: Option<String
 
 #[cfg(test)]
 mod tests {
+    use milena_auth::Mechanism;
+
     use super::*;
 
     fn value(config: &ServerConfig, name: &str) -> (String, Source) {
+        value_at(&Bound::advertising("kafka.example", 9092), config, name)
+    }
+
+    fn value_at(listener: &Bound, config: &ServerConfig, name: &str) -> (String, Source) {
         let rules = ConfigRules::new(config).unwrap();
-        let found = entries(config, &rules, "kafka.example", 9092).into_iter().find(|entry| entry.name == name);
+        let found = entries(config, &rules, listener).into_iter().find(|entry| entry.name == name);
         found.map(|entry| (entry.value, entry.source)).unwrap_or_else(|| panic!("{name} is missing"))
     }
 
@@ -181,6 +211,29 @@ mod tests {
     }
 
     #[test]
+    fn the_listener_is_shown_with_its_security_and_how_long_a_login_lasts() {
+        let mut config = ServerConfig::default();
+        assert_eq!(value(&config, "connections.max.reauth.ms"), ("0".to_owned(), Source::Default));
+        assert_eq!(value(&config, "sasl.enabled.mechanisms"), (String::new(), Source::Default));
+        config.sasl.max_reauth = Duration::from_secs(90);
+        let mut listener = Bound::advertising("kafka.example", 9092);
+        for (tls, sasl, protocol) in [
+            (false, vec![], "PLAINTEXT"),
+            (true, vec![], "SSL"),
+            (false, vec![Mechanism::Plain], "SASL_PLAINTEXT"),
+            (true, vec![Mechanism::Plain, Mechanism::ScramSha256], "SASL_SSL"),
+        ] {
+            (listener.tls, listener.sasl) = (tls, sasl);
+            for name in ["listeners", "advertised.listeners"] {
+                assert_eq!(value_at(&listener, &config, name).0, format!("{protocol}://kafka.example:9092"));
+            }
+        }
+        let at = |name| value_at(&listener, &config, name);
+        assert_eq!(at("connections.max.reauth.ms"), ("90000".to_owned(), Source::Server));
+        assert_eq!(at("sasl.enabled.mechanisms"), ("PLAIN,SCRAM-SHA-256".to_owned(), Source::Server));
+    }
+
+    #[test]
     fn the_values_are_those_in_force() {
         let config =
             ServerConfig { num_partitions: 7, auto_create_topics: false, instance_id: 3, ..ServerConfig::default() };
@@ -197,7 +250,7 @@ mod tests {
     #[test]
     fn every_entry_is_read_only_and_named_once() {
         let config = ServerConfig::default();
-        let all = entries(&config, &ConfigRules::new(&config).unwrap(), "::1", 9092);
+        let all = entries(&config, &ConfigRules::new(&config).unwrap(), &Bound::advertising("::1", 9092));
         assert!(all.iter().all(|entry| entry.read_only));
         assert!(all.windows(2).all(|pair| pair[0].name < pair[1].name), "sorted, and no name twice");
     }
@@ -205,7 +258,7 @@ mod tests {
     #[test]
     fn an_ipv6_address_is_shown_in_brackets() {
         let config = ServerConfig::default();
-        let all = entries(&config, &ConfigRules::new(&config).unwrap(), "::1", 9092);
+        let all = entries(&config, &ConfigRules::new(&config).unwrap(), &Bound::advertising("::1", 9092));
         let listener = all.iter().find(|entry| entry.name == "listeners").unwrap();
         assert_eq!(listener.value, "PLAINTEXT://[::1]:9092");
     }
