@@ -82,6 +82,9 @@ pub(crate) async fn run<T: Transport>(broker: Arc<Broker>, connection: Arc<Conne
     // Of a request that was cut off.
     connection.release();
     note(&broker, &connection, &end, frame_bytes.into_inner());
+    if matches!(end, End::Refused) {
+        Box::pin(transport::until_it_goes(stream.split().0)).await;
+    }
     if matches!(end, End::Drained | End::Refused) || end.is_protocol_error() {
         Box::pin(stream.part()).await;
     } else if !matches!(end, End::Io(_) | End::WriteStalled | End::Undrained) {

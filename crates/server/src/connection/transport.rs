@@ -7,13 +7,19 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use milena_tls::TlsConnection;
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{ReadHalf, WriteHalf};
 use tokio::time::timeout;
 
 /// Longest time in which a client that still sends is listened to after the last answer.
 const PARTING_MAX: Duration = Duration::from_secs(1);
+
+/// Longest time between the answer to a client that is not let in and the end of its connection.
+const REFUSED_MAX: Duration = Duration::from_secs(1);
+
+/// Bytes that such a client may still send in it.
+const REFUSED_BYTES_MAX: u64 = 16 << 10;
 
 /// Reads after which throwing away lets other tasks run.
 const DISCARDED_READS_MAX: usize = 16;
@@ -101,6 +107,18 @@ impl Transport for TlsConnection {
     }
 }
 
+/// Lets a client that is not let in read why. Some that find the answer and the end of the connection behind it take the end
+/// alone (kafka-python 3.0 over TLS), and tell their user nothing of a wrong password. Most close by themselves, which
+/// ends this.
+pub(super) async fn until_it_goes(read: impl AsyncRead + Unpin) {
+    let mut rest = read.take(REFUSED_BYTES_MAX);
+    let gone = async {
+        let mut bytes = [0; 1024];
+        while rest.read(&mut bytes).await.is_ok_and(|read| read > 0) {}
+    };
+    let _ = timeout(REFUSED_MAX, gone).await;
+}
+
 /// Sends `close_notify`, after what is still to be sent. False when the client is gone, or does not read.
 async fn say_goodbye(connection: &mut TlsConnection) -> bool {
     matches!(timeout(PARTING_MAX, connection.shutdown()).await, Ok(Ok(())))
@@ -133,4 +151,32 @@ fn discard(try_read: impl Fn(&mut [u8]) -> io::Result<usize>) -> bool {
         }
     }
     true
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::Instant;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_is_not_let_in_has_a_second_unless_it_goes_or_goes_on_sending() {
+        let started = Instant::now();
+        let (mut client, server) = tokio::io::duplex(64 << 10);
+        client.write_all(&[0; 100]).await.unwrap();
+        until_it_goes(server).await;
+        assert_eq!(started.elapsed(), REFUSED_MAX, "it stays and says no more");
+
+        let started = Instant::now();
+        let (mut client, server) = tokio::io::duplex(64 << 10);
+        client.write_all(&[0; 100]).await.unwrap();
+        drop(client);
+        until_it_goes(server).await;
+        assert_eq!(started.elapsed(), Duration::ZERO, "it goes");
+
+        let (mut client, server) = tokio::io::duplex(64 << 10);
+        client.write_all(&[0; 32 << 10]).await.unwrap();
+        until_it_goes(server).await;
+        assert_eq!(started.elapsed(), Duration::ZERO, "it sends more than it may");
+    }
 }
