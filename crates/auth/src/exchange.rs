@@ -3,10 +3,12 @@
 use std::borrow::Cow;
 
 use crate::mechanism::Mechanism;
+use crate::oauth::{TokenRules, Untrusted, message};
 use crate::plain;
 use crate::prepare::prepared;
 use crate::scram::{Answer, ScramServer};
 use crate::users::Users;
+use crate::verifier::Hash;
 
 /// What a client is told when name or password are wrong, as Kafka says it.
 const WRONG: &str = "Authentication failed: Invalid username or password";
@@ -14,11 +16,18 @@ const WRONG: &str = "Authentication failed: Invalid username or password";
 /// What a client is told that wants to act for somebody else, as Kafka says it.
 const OTHER: &str = "Authentication failed: Client requested an authorization id that is different from username";
 
+/// What a client is told whose token is not taken, as Kafka says it.
+const INVALID_TOKEN: &str = "{\"status\":\"invalid_token\"}";
+
 /// What a client is checked against.
 #[derive(Debug, Clone, Copy)]
 pub struct Credentials<'a> {
     /// Users and what is kept of their passwords.
     pub users: &'a Users,
+    /// Which tokens are taken; `None` takes none.
+    pub tokens: Option<&'a TokenRules>,
+    /// Seconds since the Unix epoch.
+    pub now: u64,
     /// Random, printable, without a comma, used once.
     pub nonce: &'a str,
 }
@@ -27,7 +36,15 @@ pub struct Credentials<'a> {
 #[derive(Debug)]
 pub struct Exchange {
     mechanism: Mechanism,
-    scram: Option<ScramServer>,
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    Plain,
+    Scram(ScramServer),
+    /// With why the token was not taken, once the client has been told.
+    Bearer(Option<String>),
 }
 
 /// What comes of a token.
@@ -48,6 +65,8 @@ pub struct Accepted {
     pub token: Vec<u8>,
     /// Its name.
     pub name: String,
+    /// When what it showed ends, in seconds since the Unix epoch; a password never does.
+    pub expires_at: Option<u64>,
 }
 
 /// A client that is not let in.
@@ -63,7 +82,13 @@ impl Exchange {
     /// A new exchange.
     #[must_use]
     pub fn new(mechanism: Mechanism) -> Self {
-        Self { mechanism, scram: mechanism.hash().map(ScramServer::new) }
+        let state = match mechanism {
+            Mechanism::Plain => State::Plain,
+            Mechanism::ScramSha256 => State::Scram(ScramServer::new(Hash::Sha256)),
+            Mechanism::ScramSha512 => State::Scram(ScramServer::new(Hash::Sha512)),
+            Mechanism::OauthBearer => State::Bearer(None),
+        };
+        Self { mechanism, state }
     }
 
     /// Its mechanism.
@@ -81,10 +106,14 @@ impl Exchange {
     /// Takes a token of the client.
     #[must_use]
     pub fn step(&mut self, token: &[u8], credentials: Credentials<'_>) -> Step {
-        let Some(scram) = &mut self.scram else { return plain(token, credentials.users) };
+        let scram = match &mut self.state {
+            State::Plain => return plain(token, credentials.users),
+            State::Bearer(told) => return bearer(told, token, credentials),
+            State::Scram(scram) => scram,
+        };
         match scram.step(token, credentials.users, credentials.nonce) {
             Ok(Answer::Challenge(token)) => Step::Challenge(token),
-            Ok(Answer::Accepted { token, name }) => Step::Accepted(Accepted { token, name }),
+            Ok(Answer::Accepted { token, name }) => Step::Accepted(Accepted { token, name, expires_at: None }),
             Err(denied) => Step::Refused(Refusal { told: None, reason: denied.to_string() }),
         }
     }
@@ -105,20 +134,59 @@ fn plain(token: &[u8], users: &Users) -> Step {
         Some(_) if known && !login.authorization_id.is_empty() && login.authorization_id != login.name => {
             refused(Some(OTHER), "the client wants to act for another user than itself")
         }
-        Some(name) if known => Step::Accepted(Accepted { token: Vec::new(), name }),
+        Some(name) if known => Step::Accepted(Accepted { token: Vec::new(), name, expires_at: None }),
         _ => refused(Some(WRONG), "wrong name or password"),
+    }
+}
+
+/// A token is shown once. A client whose token is not taken is told why in JSON, and answers that before it is refused
+/// (RFC 7628, section 3.2.3).
+fn bearer(told: &mut Option<String>, message: &[u8], credentials: Credentials<'_>) -> Step {
+    if let Some(reason) = told.take() {
+        // Kafka's clients hear the same words once more, whatever they answered.
+        return Step::Refused(Refusal { told: Some(Cow::Borrowed(INVALID_TOKEN)), reason });
+    }
+    let refused = |told, reason: String| Step::Refused(Refusal { told, reason });
+    let said = match message::parse(message) {
+        Ok(said) => said,
+        Err(malformed) => return refused(None, malformed.to_string()),
+    };
+    let checked = match credentials.tokens {
+        Some(rules) => rules.check(said.token, credentials.now),
+        None => Err(Untrusted::Key),
+    };
+    match checked {
+        Ok(bearer) if said.authorization_id.is_empty() || said.authorization_id == bearer.name => {
+            Step::Accepted(Accepted { token: Vec::new(), name: bearer.name, expires_at: Some(bearer.expires_at) })
+        }
+        Ok(_) => refused(Some(Cow::Borrowed(OTHER)), "the client wants to act for another user than itself".to_owned()),
+        Err(untrusted) => {
+            *told = Some(untrusted.to_string());
+            Step::Challenge(INVALID_TOKEN.as_bytes().to_vec())
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
-    use crate::verifier::{Hash, Verifier};
+    use crate::oauth::tests::{Signer, claims_at, rules};
+    use crate::verifier::Verifier;
 
     fn step(token: &[u8]) -> Step {
         let of = |hash| Verifier::derive(hash, "secret", b"0123456789abcdef", 4_096).unwrap();
         let users = Users::single("alice", Hash::ALL.map(of));
-        Exchange::new(Mechanism::Plain).step(token, Credentials { users: &users, nonce: "n" })
+        Exchange::new(Mechanism::Plain).step(token, credentials(&users, None))
+    }
+
+    fn credentials<'a>(users: &'a Users, tokens: Option<&'a TokenRules>) -> Credentials<'a> {
+        Credentials { users, tokens, now: 1_000_000, nonce: "n" }
+    }
+
+    fn accepted(name: &str, expires_at: Option<u64>) -> Step {
+        Step::Accepted(Accepted { token: Vec::new(), name: name.to_owned(), expires_at })
     }
 
     fn told(step: Step) -> Option<String> {
@@ -129,7 +197,7 @@ mod tests {
     #[test]
     fn name_and_password_in_the_clear_are_checked() {
         for token in [b"\0alice\0secret".as_slice(), b"alice\0alice\0secret"] {
-            assert_eq!(step(token), Step::Accepted(Accepted { token: Vec::new(), name: "alice".to_owned() }));
+            assert_eq!(step(token), accepted("alice", None));
         }
     }
 
@@ -142,5 +210,32 @@ mod tests {
         // Who does not know the password does not learn that either.
         assert_eq!(told(step(b"bob\0alice\0wrong")).as_deref(), Some(WRONG));
         assert_eq!(told(step(b"nothing")), None);
+    }
+
+    #[test]
+    fn a_token_is_shown_and_one_that_is_not_taken_is_refused_behind_an_answer() {
+        let (users, signer) = (Users::default(), Signer::ec());
+        let rules = rules(signer.keys());
+        let with = |name: &str, claims: serde_json::Value| {
+            let token = signer.token(&json!({ "alg": "ES256" }), &claims);
+            format!("n,{name},\u{1}auth=Bearer {token}\u{1}\u{1}").into_bytes()
+        };
+        let good = || claims_at(1_000_000, &json!({}));
+        let exchange = || Exchange::new(Mechanism::OauthBearer);
+        let known = credentials(&users, Some(&rules));
+        assert_eq!(exchange().step(&with("", good()), known), accepted("alice", Some(1_003_600)));
+        assert_eq!(exchange().step(&with("a=alice", good()), known), accepted("alice", Some(1_003_600)));
+        assert_eq!(told(exchange().step(&with("a=bob", good()), known)).as_deref(), Some(OTHER));
+        assert_eq!(told(exchange().step(b"", known)), None);
+        let old = with("", claims_at(1_000_000, &json!({ "exp": 5 })));
+        for (message, credentials) in [(&old, known), (&with("", good()), credentials(&users, None))] {
+            let mut exchange = exchange();
+            assert_eq!(exchange.step(message, credentials), Step::Challenge(INVALID_TOKEN.as_bytes().to_vec()));
+            assert_eq!(told(exchange.step(message::ACKNOWLEDGED, credentials)).as_deref(), Some(INVALID_TOKEN));
+        }
+        // A good token behind a bad one does not help.
+        let mut exchange = exchange();
+        let _ = exchange.step(&old, known);
+        assert_eq!(told(exchange.step(&with("", good()), known)).as_deref(), Some(INVALID_TOKEN));
     }
 }

@@ -13,11 +13,13 @@ pub enum Mechanism {
     ScramSha256,
     /// SCRAM with SHA-512.
     ScramSha512,
+    /// A token that somebody else has signed (RFC 7628).
+    OauthBearer,
 }
 
 impl Mechanism {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Plain, Self::ScramSha256, Self::ScramSha512];
+    pub const ALL: [Self; 4] = [Self::Plain, Self::ScramSha256, Self::ScramSha512, Self::OauthBearer];
 
     /// Its name in requests and configuration.
     #[must_use]
@@ -26,6 +28,7 @@ impl Mechanism {
             Self::Plain => "PLAIN",
             Self::ScramSha256 => "SCRAM-SHA-256",
             Self::ScramSha512 => "SCRAM-SHA-512",
+            Self::OauthBearer => "OAUTHBEARER",
         }
     }
 
@@ -41,14 +44,14 @@ impl Mechanism {
         match self {
             Self::ScramSha256 => Some(Hash::Sha256),
             Self::ScramSha512 => Some(Hash::Sha512),
-            Self::Plain => None,
+            Self::Plain | Self::OauthBearer => None,
         }
     }
 
     /// True when whoever listens on the way learns what it takes to log in.
     #[must_use]
     pub const fn shows_secret(self) -> bool {
-        matches!(self, Self::Plain)
+        matches!(self, Self::Plain | Self::OauthBearer)
     }
 }
 

@@ -19,7 +19,7 @@ pub const ITERATIONS_MAX: u32 = 16_384;
 pub const SALT_BYTES: usize = 16;
 
 /// Fewest and most bytes of a salt that somebody else made.
-const SALT_BYTES_RANGE: std::ops::RangeInclusive<usize> = 8..=64;
+const SALT_BYTES_RANGE: std::ops::RangeInclusive<usize> = 1..=255;
 
 /// The hash of a SCRAM mechanism.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -106,7 +106,7 @@ pub enum BadVerifier {
     #[error("{0} iterations; they must lie between {ITERATIONS_MIN} and {ITERATIONS_MAX}")]
     Iterations(u32),
     /// The salt is too short or too long.
-    #[error("a salt of {0} bytes; it must have between 8 and 64")]
+    #[error("a salt of {0} bytes; it must have between 1 and 255")]
     Salt(usize),
     /// A key has not the length of the hash.
     #[error("a key of {0} bytes, which is not what the hash gives")]
@@ -283,10 +283,10 @@ mod tests {
         assert_eq!(of(4_095, 16), Some(BadVerifier::Iterations(4_095)));
         assert_eq!(of(16_385, 16), Some(BadVerifier::Iterations(16_385)));
         assert_eq!(of(0, 16), Some(BadVerifier::Iterations(0)));
-        assert_eq!(of(16_384, 8), None);
-        assert_eq!(of(4_096, 64), None);
-        assert_eq!(of(4_096, 7), Some(BadVerifier::Salt(7)));
-        assert_eq!(of(4_096, 65), Some(BadVerifier::Salt(65)));
+        assert_eq!(of(16_384, 1), None);
+        assert_eq!(of(4_096, 255), None);
+        assert_eq!(of(4_096, 0), Some(BadVerifier::Salt(0)));
+        assert_eq!(of(4_096, 256), Some(BadVerifier::Salt(256)));
     }
 
     #[test]

@@ -11,6 +11,7 @@ use crate::commands::groups::GroupsArgs;
 use crate::commands::offsets::OffsetsArgs;
 use crate::commands::produce::ProduceArgs;
 use crate::commands::topics::TopicsArgs;
+use crate::commands::users::UsersArgs;
 use crate::config::{Assignment, Sources};
 
 /// A Kafka wire-protocol gateway: Kafka clients connect to it unchanged.
@@ -42,6 +43,8 @@ pub(crate) enum Command {
     Groups(GroupsArgs),
     /// Move committed offsets from one place to another, without a server
     Offsets(OffsetsArgs),
+    /// Add, remove and list users that may log in, in a file of them
+    Users(UsersArgs),
     /// Copy the data folder, while a server uses it or not
     Backup(BackupArgs),
     /// Verify every checksum of a data folder that no server uses

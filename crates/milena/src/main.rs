@@ -51,6 +51,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Some(Command::Produce(args)) => commands::block_on(commands::produce::run(args)),
         Some(Command::Consume(args)) => commands::block_on(commands::consume::run(args)),
         Some(Command::Groups(args)) => commands::block_on(commands::groups::run(args)),
+        Some(Command::Users(args)) => commands::users::run(&args),
         Some(Command::Offsets(args)) => commands::offsets::run(&args),
         Some(Command::Backup(args)) => commands::data::run_backup(&args),
         Some(Command::CheckData(args)) => commands::data::run_check(&args),

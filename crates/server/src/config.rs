@@ -193,6 +193,12 @@ pub enum ConfigError {
         /// The mechanism.
         mechanism: Mechanism,
     },
+    /// Clients are asked for tokens, and none could be checked.
+    #[error("listener `{name}` has the mechanism OAUTHBEARER, and no keys are known; set sasl.oauthbearer.jwks_file")]
+    NoKeys {
+        /// Name of the listener.
+        name: String,
+    },
     /// A number is outside of what it may be.
     #[error("{name} is {value}; it must lie between {min} and {max}")]
     OutOfRange {
@@ -228,12 +234,7 @@ impl ServerConfig {
             if !names.insert(listener.name.as_str()) {
                 return Err(ConfigError::ListenerTwice { name: listener.name.clone() });
             }
-            if let Some(mechanism) = listener.sasl.first()
-                && self.sasl.users.is_empty()
-                && self.sasl.users_file.is_none()
-            {
-                return Err(ConfigError::NoUsers { name: listener.name.clone(), mechanism: *mechanism });
-            }
+            self.check_credentials(listener)?;
         }
         in_range("num_partitions", self.num_partitions, 1, self.max_partitions_per_topic)?;
         in_range("max_partitions_per_topic", self.max_partitions_per_topic, 1, i32::MAX.unsigned_abs())?;
@@ -242,6 +243,23 @@ impl ServerConfig {
             cluster.validate()?;
         }
         self.limits.validate()
+    }
+}
+
+impl ServerConfig {
+    /// Whether anybody could be let in by each mechanism of a listener.
+    fn check_credentials(&self, listener: &ListenerConfig) -> Result<(), ConfigError> {
+        let users = !self.sasl.users.is_empty() || self.sasl.users_file.is_some();
+        for mechanism in &listener.sasl {
+            let name = listener.name.clone();
+            match mechanism {
+                Mechanism::OauthBearer if self.sasl.tokens.is_none() => return Err(ConfigError::NoKeys { name }),
+                Mechanism::OauthBearer => {}
+                _ if users => {}
+                _ => return Err(ConfigError::NoUsers { name, mechanism: *mechanism }),
+            }
+        }
+        Ok(())
     }
 }
 

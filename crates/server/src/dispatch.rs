@@ -57,6 +57,7 @@ pub const APIS: &[Api] = &[
     handlers::offset_delete::API,
     handlers::describe_client_quotas::API,
     handlers::describe_user_scram_credentials::API,
+    handlers::alter_user_scram_credentials::API,
     handlers::describe_cluster::API,
     handlers::describe_producers::API,
     handlers::describe_transactions::API,
@@ -171,8 +172,14 @@ pub fn find(apis: &'static [Api], key: i16) -> Option<&'static Api> {
 
 /// Whether ApiVersions names an API on this connection. Where clients are not asked who they are, there is no SASL: those
 /// that are set up for it are told so by their own library then.
-pub(crate) fn is_offered(api: &Api, connection: &Connection) -> bool {
-    connection.session().is_some() || !matches!(api.key, ApiKey::SaslHandshake | ApiKey::SaslAuthenticate)
+pub(crate) fn is_offered(api: &Api, broker: &Broker, connection: &Connection) -> bool {
+    match api.key {
+        ApiKey::SaslHandshake | ApiKey::SaslAuthenticate => connection.session().is_some(),
+        ApiKey::AlterUserScramCredentials => {
+            connection.session().is_some() && broker.authentication.users_file().is_some()
+        }
+        _ => true,
+    }
 }
 
 /// Hands a frame to its handler.

@@ -9,7 +9,7 @@ use milena_tls::TlsError;
 use tokio::task::JoinHandle;
 use tokio::time::{Duration, timeout};
 
-use crate::authentication::{self, UsersFileError};
+use crate::authentication::{self, FileError};
 use crate::broker::Broker;
 use crate::config::{ConfigError, ServerConfig};
 use crate::dispatch::{APIS, Api};
@@ -58,9 +58,9 @@ pub enum StartError {
     /// The store could not be read or written.
     #[error("the store cannot be used: {0}")]
     Store(#[from] StoreError),
-    /// The file of users cannot be used.
+    /// A file that clients are checked against cannot be used.
     #[error(transparent)]
-    Users(#[from] UsersFileError),
+    Authentication(#[from] FileError),
     /// Committed offsets cannot be kept as configured.
     #[error(transparent)]
     OffsetStorage(#[from] StorageError),
@@ -148,11 +148,7 @@ impl Server {
             addresses.push(bound.clone());
             accepting.push(tokio::spawn(listener::accept_all(Arc::clone(&broker), bound, socket, port)));
         }
-        tokio::spawn(authentication::keep_current(
-            Arc::clone(broker.authentication.store()),
-            broker.config.sasl.reload_interval,
-            Arc::clone(&broker.lifecycle),
-        ));
+        tokio::spawn(authentication::keep_current(Arc::clone(&broker)));
         tracing::info!(cluster = broker.cluster_id, node = broker.node_id(), "serving");
         Ok(Self { broker, addresses, accepting, gateways })
     }

@@ -136,8 +136,10 @@ fn the_table_of_apis_in_the_readme_is_the_dispatch_table() {
             if api.served != api.advertised {
                 versions.push_str(&format!(" (served from {})", api.served.0));
             }
-            if matches!(api.name, "SaslHandshake" | "SaslAuthenticate") {
-                versions.push_str(" (with SASL)");
+            match api.name {
+                "SaslHandshake" | "SaslAuthenticate" => versions.push_str(" (with SASL)"),
+                "AlterUserScramCredentials" => versions.push_str(" (with SASL and a users file)"),
+                _ => {}
             }
             vec![(api.key as i16).to_string(), api.name.to_owned(), versions]
         })

@@ -179,7 +179,7 @@ async fn a_stranger_cannot_send_more_than_a_token_takes() {
 
 #[tokio::test]
 async fn whoever_does_not_say_who_it_is_in_time_is_gone_and_whoever_did_stays() {
-    let short = Duration::from_secs(2);
+    let short = Duration::from_secs(5);
     let server = server_with(&[Mechanism::Plain], |config| config.limits.authentication_timeout = short).await;
     let mut known = let_in(&server, Mechanism::Plain).await;
     let mut silent = server.client().await;
@@ -190,4 +190,22 @@ async fn whoever_does_not_say_who_it_is_in_time_is_gone_and_whoever_did_stays() 
     tokio::time::sleep(short).await;
     known.request(1, &MetadataRequest::default()).await;
     assert_eq!(server.server().broker().metrics.connections.closed_unauthenticated.get(), 2);
+}
+
+#[tokio::test]
+async fn a_fleet_that_logs_in_at_once_is_let_in_and_others_are_served_meanwhile() {
+    let server = server(&[Mechanism::Plain]).await;
+    let mut known = let_in(&server, Mechanism::Plain).await;
+    let mut fleet = Vec::new();
+    for _ in 0..64 {
+        let mut client = server.client().await;
+        client.send(1, &handshake("PLAIN")).await;
+        client.send(1, &token(&plain::token(USER, PASSWORD))).await;
+        fleet.push(client);
+    }
+    known.request(1, &MetadataRequest::default()).await;
+    for client in &mut fleet {
+        assert_eq!(client.receive::<SaslHandshakeRequest>().await.error_code, 0);
+        assert_eq!(client.receive::<SaslAuthenticateRequest>().await.error_code, 0);
+    }
 }

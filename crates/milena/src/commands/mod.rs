@@ -5,6 +5,7 @@
 //! - [`consume`]: records become lines of standard output
 //! - [`groups`], [`reset`]: list, describe, delete consumer groups; set where they go on
 //! - [`data`]: check, repair and copy a data folder
+//! - [`users`]: the file of users that may log in
 //! - [`offsets`]: move committed offsets from one place to the other, without a server
 //! - [`record_line`]: the JSON form that both speak, exact for any record
 
@@ -16,6 +17,7 @@ pub(crate) mod produce;
 pub(crate) mod record_line;
 pub(crate) mod reset;
 pub(crate) mod topics;
+pub(crate) mod users;
 
 use std::future::Future;
 

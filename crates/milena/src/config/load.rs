@@ -215,6 +215,7 @@ impl Loaded {
     fn finish(&mut self) {
         let settings = &mut self.settings;
         settings.spread_mechanisms();
+        settings.take_tokens();
         let size = settings.segment_bytes.to_string();
         settings.server.topic_defaults.entry("segment.bytes".to_owned()).or_insert(size);
         for (name, value) in Settings::default().server.topic_defaults {

@@ -2,11 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use figment::value::Value;
 use milena_auth::verifier::{ITERATIONS_MIN, SALT_BYTES};
 use milena_auth::{Hash, Mechanism, Users, Verifier, prepare, users};
 use milena_iggy_door::Secret;
+use milena_server::authentication::TokenSettings;
 
 use super::keys::{Key, text, time};
 use super::kinds::{Kind, Setting, as_written, shortened};
@@ -14,7 +16,7 @@ use super::load::{Mistakes, nearest};
 use super::settings::Settings;
 
 /// Names of all mechanisms, as they are configured.
-pub(super) const MECHANISMS: &[&str] = &["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"];
+pub(super) const MECHANISMS: &[&str] = &["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"];
 
 /// What is configured of authentication, beside what the server has of it.
 #[derive(Debug, Clone)]
@@ -25,11 +27,26 @@ pub(crate) struct SaslKeys {
     pub(super) said: BTreeSet<String>,
     username: String,
     password: Secret,
+    jwks_file: String,
+    issuer: String,
+    audience: String,
+    clock_skew: Duration,
+    subject_claim: String,
 }
 
 impl Default for SaslKeys {
     fn default() -> Self {
-        Self { mechanisms: Vec::new(), said: BTreeSet::new(), username: String::new(), password: Secret::new("") }
+        Self {
+            mechanisms: Vec::new(),
+            said: BTreeSet::new(),
+            username: String::new(),
+            password: Secret::new(""),
+            jwks_file: String::new(),
+            issuer: String::new(),
+            audience: String::new(),
+            clock_skew: Duration::from_secs(30),
+            subject_claim: "sub".to_owned(),
+        }
     }
 }
 
@@ -41,6 +58,20 @@ impl Settings {
                 listener.sasl.clone_from(&self.sasl.mechanisms);
             }
         }
+    }
+
+    /// Which tokens are taken, where there are keys to check them with.
+    pub(super) fn take_tokens(&mut self) {
+        let SaslKeys { jwks_file, issuer, audience, clock_skew, subject_claim, .. } = &self.sasl;
+        let said = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
+        let audiences = audience.split(',').map(str::trim).filter(|one| !one.is_empty());
+        self.server.sasl.tokens = said(jwks_file).map(|file| TokenSettings {
+            jwks_file: PathBuf::from(file),
+            issuer: said(issuer),
+            audiences: audiences.map(str::to_owned).collect(),
+            clock_skew: *clock_skew,
+            subject_claim: subject_claim.clone(),
+        });
     }
 
     /// The user that the configuration names. Passwords leave this place as verifiers.
@@ -184,9 +215,44 @@ pub(super) const SASL: &[Key] = &[
     Key {
         path: "sasl.reload_interval",
         kind: Kind::Time { zero: false },
-        help: "Time between two looks at the file of users.",
+        help: "Time between two looks at the files of users and of keys.",
         get: |settings| Setting::Time(settings.server.sasl.reload_interval),
         set: |settings, value| time(&value, &mut settings.server.sasl.reload_interval),
+    },
+    Key {
+        path: "sasl.oauthbearer.jwks_file",
+        kind: Kind::Text { allowed: "empty, or a file", check: |_| true },
+        help: "File of the public keys that tokens are signed with, a JSON Web Key Set; read again when it changes.",
+        get: |settings| Setting::Text(settings.sasl.jwks_file.clone()),
+        set: |settings, value| text(value, &mut settings.sasl.jwks_file),
+    },
+    Key {
+        path: "sasl.oauthbearer.issuer",
+        kind: Kind::Text { allowed: "empty, or text", check: |_| true },
+        help: "Who must have issued a token (`iss`); empty is anybody who has one of the keys.",
+        get: |settings| Setting::Text(settings.sasl.issuer.clone()),
+        set: |settings, value| text(value, &mut settings.sasl.issuer),
+    },
+    Key {
+        path: "sasl.oauthbearer.audience",
+        kind: Kind::Text { allowed: "empty, or names with commas between", check: |_| true },
+        help: "For whom a token must be (`aud`), one of these; empty takes any, also those for other services.",
+        get: |settings| Setting::Text(settings.sasl.audience.clone()),
+        set: |settings, value| text(value, &mut settings.sasl.audience),
+    },
+    Key {
+        path: "sasl.oauthbearer.clock_skew",
+        kind: Kind::Time { zero: true },
+        help: "By how much the clocks of this machine and of whoever signs tokens may differ.",
+        get: |settings| Setting::Time(settings.sasl.clock_skew),
+        set: |settings, value| time(&value, &mut settings.sasl.clock_skew),
+    },
+    Key {
+        path: "sasl.oauthbearer.subject_claim",
+        kind: Kind::Text { allowed: "the name of a claim", check: |name| !name.is_empty() },
+        help: "Claim of a token that says who the client is.",
+        get: |settings| Setting::Text(settings.sasl.subject_claim.clone()),
+        set: |settings, value| text(value, &mut settings.sasl.subject_claim),
     },
 ];
 

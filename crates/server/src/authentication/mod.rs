@@ -2,39 +2,46 @@
 //!
 //! - [`Authentication`]: what clients are checked against, shared by all connections
 //! - [`session`]: how far one connection is
-//! - `users`: the file of users, which is read again when it changes
+//! - [`change_users_file`]: how that of users is changed
+//! - `files`: files of users and of keys, which are read again when they change
 //!
 //! There are no ACLs: whoever is let in may do everything.
 
+mod change;
+mod files;
 pub(crate) mod session;
-mod users;
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::{BufMut, Bytes, BytesMut};
 use milena_auth::exchange::Refusal;
-use milena_auth::{Credentials, Exchange, Mechanism, Step, Users};
+use milena_auth::oauth::keys::Keys;
+use milena_auth::{Credentials, Exchange, Mechanism, Step, TokenRules, Users};
 use milena_wire::WireError;
 use rand::RngExt as _;
 use tokio::sync::Semaphore;
 
 use crate::broker::Broker;
 use crate::dispatch::Outcome;
+use crate::lifecycle::Phase;
 use crate::metrics::AuthenticationMetrics;
 use crate::peer::Connection;
 use crate::quiet::QuietLog;
+pub use change::change_users_file;
+pub use files::{FileError, Problem};
+use files::{Watched, warn_of_readers};
 pub use session::Principal;
 use session::{Completed, Session};
-use users::UserStore;
-pub(crate) use users::keep_current;
-pub use users::{Problem, UsersFileError};
 
 /// Largest frame before a client is let in, and largest token after, in bytes (Kafka: `sasl.server.max.receive.size`).
 /// Passed: the connection is closed.
 pub const TOKEN_BYTES_MAX: usize = 512 << 10;
+
+/// Longest session of a token: adding it to any instant is safe.
+const LONGEST: Duration = Duration::from_secs(100 * 365 * 86_400);
 
 /// Characters of a nonce: some 140 bits.
 const NONCE_CHARACTERS: usize = 24;
@@ -52,8 +59,25 @@ pub struct SaslSettings {
     pub max_reauth: Duration,
     /// Time after which a client that is refused hears so (Kafka: `connection.failed.authentication.delay.ms`).
     pub failure_delay: Duration,
-    /// Time between two looks at the file of users.
+    /// Time between two looks at the files.
     pub reload_interval: Duration,
+    /// Which tokens are taken; `None` takes none.
+    pub tokens: Option<TokenSettings>,
+}
+
+/// Which tokens are taken (OAUTHBEARER).
+#[derive(Debug, Clone)]
+pub struct TokenSettings {
+    /// File of the keys that they are signed with, a JSON Web Key Set; read again when it changes.
+    pub jwks_file: PathBuf,
+    /// Who must have issued them; `None` is anybody who has one of the keys.
+    pub issuer: Option<String>,
+    /// For whom they must be: one of these, or anybody where there are none.
+    pub audiences: Vec<String>,
+    /// By how much clocks may differ.
+    pub clock_skew: Duration,
+    /// Name of the claim that says who the client is.
+    pub subject_claim: String,
 }
 
 impl Default for SaslSettings {
@@ -64,6 +88,7 @@ impl Default for SaslSettings {
             max_reauth: Duration::ZERO,
             failure_delay: Duration::from_millis(100),
             reload_interval: Duration::from_secs(5),
+            tokens: None,
         }
     }
 }
@@ -71,7 +96,8 @@ impl Default for SaslSettings {
 /// What clients are checked against.
 #[derive(Debug)]
 pub struct Authentication {
-    users: Arc<UserStore>,
+    users: Watched<Users>,
+    tokens: Option<Watched<TokenRules>>,
     /// Passwords that are checked at a time: each takes a processor for milliseconds, before it is known who asks.
     turns: Semaphore,
     quiet: QuietLog,
@@ -91,12 +117,13 @@ impl Authentication {
     /// Reads what is configured.
     ///
     /// # Errors
-    /// When the file of users cannot be read.
-    pub(crate) fn open(settings: &SaslSettings) -> Result<Self, UsersFileError> {
+    /// When a file cannot be used.
+    pub(crate) fn open(settings: &SaslSettings) -> Result<Self, FileError> {
         let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         Ok(Self {
-            users: Arc::new(UserStore::open(settings)?),
-            turns: Semaphore::new(processors.div_ceil(2)),
+            users: users_of(settings)?,
+            tokens: settings.tokens.as_ref().map(tokens_of).transpose()?,
+            turns: Semaphore::new(turns(processors)),
             quiet: QuietLog::default(),
         })
     }
@@ -107,21 +134,91 @@ impl Authentication {
         self.users.current()
     }
 
-    pub(crate) fn store(&self) -> &Arc<UserStore> {
-        &self.users
+    /// The file of users, where there is one.
+    #[must_use]
+    pub fn users_file(&self) -> Option<&Path> {
+        self.users.file()
+    }
+
+    /// Looks whether the files have changed.
+    pub(crate) fn refresh(&self) {
+        self.users.refresh();
+        if let Some(tokens) = &self.tokens {
+            tokens.refresh();
+        }
     }
 
     async fn step(&self, mut exchange: Exchange, token: Bytes) -> (Exchange, Step) {
+        let exchange_is_slow = exchange.is_slow();
         let (users, nonce) = (self.users(), nonce());
+        let tokens = self.tokens.as_ref().map(Watched::current);
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let check = move || {
-            let step = exchange.step(&token, Credentials { users: &users, nonce: &nonce });
+            let credentials = Credentials { users: &users, tokens: tokens.as_deref(), now, nonce: &nonce };
+            let step = exchange.step(&token, credentials);
             (exchange, step)
         };
+        if !exchange_is_slow {
+            return check();
+        }
         let _turn = self.turns.acquire().await;
         match tokio::task::spawn_blocking(check).await {
             Ok(done) => done,
             // The runtime ends, and with it the connection.
             Err(_) => std::future::pending().await,
+        }
+    }
+}
+
+/// Passwords that so many processors check at a time; the rest of them serve those who are let in.
+fn turns(processors: usize) -> usize {
+    (processors / 2).max(1)
+}
+
+/// Users of the configuration, and of the file if there is one.
+fn users_of(settings: &SaslSettings) -> Result<Watched<Users>, FileError> {
+    const WHAT: &str = "users file";
+    let named = settings.users.clone();
+    let Some(file) = &settings.users_file else { return Ok(Watched::fixed(named)) };
+    let parse = move |text: &str| match Users::parse(text) {
+        Ok(users) => Ok(named.clone().or(users)),
+        Err(error) => Err(error.to_string()),
+    };
+    let users = Watched::open(WHAT, file, parse)?;
+    warn_of_readers(WHAT, file);
+    Ok(users)
+}
+
+fn tokens_of(settings: &TokenSettings) -> Result<Watched<TokenRules>, FileError> {
+    let TokenSettings { jwks_file, issuer, audiences, clock_skew, subject_claim } = settings.clone();
+    if audiences.is_empty() {
+        tracing::warn!(
+            "tokens are taken whomever they were made for; set sasl.oauthbearer.audience, or one that was made for another \
+             service lets its bearer in here"
+        );
+    }
+    let parse = move |text: &str| {
+        let keys = Keys::parse(text).map_err(|error| error.to_string())?;
+        let clock_skew = clock_skew.as_secs();
+        let (issuer, audiences, subject_claim) = (issuer.clone(), audiences.clone(), subject_claim.clone());
+        Ok(TokenRules { keys, issuer, audiences, clock_skew, subject_claim })
+    };
+    Watched::open("file of keys", &jwks_file, parse)
+}
+
+/// Looks at the files every now and then, until the server drains.
+pub(crate) async fn keep_current(broker: Arc<Broker>) {
+    if broker.authentication.users.file().is_none() && broker.authentication.tokens.is_none() {
+        return;
+    }
+    loop {
+        tokio::select! {
+            () = tokio::time::sleep(broker.config.sasl.reload_interval) => {}
+            () = broker.lifecycle.reached(Phase::Draining) => return,
+        }
+        let looking = Arc::clone(&broker);
+        if tokio::task::spawn_blocking(move || looking.authentication.refresh()).await.is_err() {
+            return;
         }
     }
 }
@@ -150,7 +247,7 @@ pub(crate) async fn check(broker: &Broker, connection: &Connection, session: &Se
             Verdict::Challenge(token)
         }
         Step::Accepted(accepted) => {
-            let lifetime = Some(broker.config.sasl.max_reauth).filter(|time| !time.is_zero());
+            let lifetime = lifetime(broker.config.sasl.max_reauth, accepted.expires_at);
             match session.accept(mechanism, &accepted.name, lifetime, Instant::now()) {
                 Completed::LetIn { again } => {
                     metrics.note(mechanism, true);
@@ -175,6 +272,17 @@ pub(crate) async fn check(broker: &Broker, connection: &Connection, session: &Se
             refuse(broker, connection, mechanism.name(), reason, Some(told_of(told, mechanism, session))).await
         }
     }
+}
+
+/// How long a session may last (KIP-368): as long as is configured, and as what the client showed.
+fn lifetime(configured: Duration, expires_at: Option<u64>) -> Option<Duration> {
+    // What is left of a token within the clock skew: nothing would be taken for a session without an end.
+    const SHORTEST: Duration = Duration::from_millis(1);
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let of_token =
+        expires_at.map(|expires_at| Duration::from_secs(expires_at).saturating_sub(now).clamp(SHORTEST, LONGEST));
+    let configured = Some(configured).filter(|time| !time.is_zero());
+    of_token.into_iter().chain(configured).min()
 }
 
 /// What a client hears, in Kafka's words.
@@ -258,5 +366,30 @@ impl AuthenticationMetrics {
         if let Some(counter) = self.of(mechanism, accepted) {
             counter.add(1);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn half_of_the_processors_check_passwords_and_one_at_least() {
+        assert_eq!([1, 2, 3, 4, 16].map(turns), [1, 1, 1, 2, 8]);
+    }
+
+    #[test]
+    fn a_session_lasts_as_long_as_what_the_client_showed_and_as_is_configured() {
+        const HOUR: Duration = Duration::from_secs(3_600);
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+        assert_eq!(lifetime(Duration::ZERO, None), None);
+        assert_eq!(lifetime(HOUR, None), Some(HOUR));
+        assert_eq!(lifetime(HOUR, Some(now + 7_200)), Some(HOUR));
+        let of_token = lifetime(HOUR * 3, Some(now + 7_200)).unwrap();
+        assert!((HOUR..=HOUR * 2).contains(&of_token), "{of_token:?}");
+        assert!(lifetime(Duration::ZERO, Some(now + 7_200)).is_some());
+        // A token that is taken though it has just ended does not make a session without an end.
+        assert_eq!(lifetime(HOUR, Some(now - 5)), Some(Duration::from_millis(1)));
+        assert_eq!(lifetime(Duration::ZERO, Some(u64::MAX)), Some(LONGEST));
     }
 }

@@ -30,7 +30,7 @@ async fn api_versions(context: Context, request: ApiVersionsRequest) -> Option<A
         &request.client_software_name,
         &request.client_software_version,
     );
-    let offered = context.broker.apis.iter().filter(|api| is_offered(api, &context.connection));
+    let offered = context.broker.apis.iter().filter(|api| is_offered(api, &context.broker, &context.connection));
     Some(ApiVersionsResponse::default().with_api_keys(offered.map(entry).collect()))
 }
 

@@ -1,13 +1,18 @@
-//! DescribeUserScramCredentials (50), version 0: which users have SCRAM credentials. None has.
+//! DescribeUserScramCredentials (50), version 0: which users have SCRAM credentials, and with how many iterations.
 //!
-//! - No names are all users: an empty answer. Each user that is named is 91, one that is named twice 92.
+//! - No names are all users that the configuration and the file of users have. A user that is named and not there is 91, one
+//!   that is named twice 92.
 //! - `kafka-configs --describe --entity-type users` asks this after the quotas, and fails when it is not served.
-//! - Left out: AlterUserScramCredentials (51). There is nothing to authenticate against.
+//! - Left out: salts and keys, which the protocol has no place for either.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
+use milena_auth::Hash;
+use milena_auth::users::User;
 use milena_wire::kafka_protocol::ResponseError;
-use milena_wire::kafka_protocol::messages::describe_user_scram_credentials_response::DescribeUserScramCredentialsResult;
+use milena_wire::kafka_protocol::messages::describe_user_scram_credentials_response::{
+    CredentialInfo, DescribeUserScramCredentialsResult,
+};
 use milena_wire::kafka_protocol::messages::{
     ApiKey, DescribeUserScramCredentialsRequest, DescribeUserScramCredentialsResponse,
 };
@@ -24,32 +29,62 @@ pub const API: Api = Api {
     handle: |request| Box::pin(answer(ApiKey::DescribeUserScramCredentials, request, describe_user_scram_credentials)),
 };
 
+/// Number of a mechanism in these requests.
+pub(super) fn number(hash: Hash) -> i8 {
+    match hash {
+        Hash::Sha256 => 1,
+        Hash::Sha512 => 2,
+    }
+}
+
 async fn describe_user_scram_credentials(
-    _context: Context,
+    context: Context,
     request: DescribeUserScramCredentialsRequest,
 ) -> Option<DescribeUserScramCredentialsResponse> {
-    let mut times: HashMap<StrBytes, u32> = HashMap::new();
+    let users = context.broker.authentication.users();
+    let mut times: BTreeMap<StrBytes, u32> = BTreeMap::new();
     for user in request.users.unwrap_or_default() {
         *times.entry(user.name).or_insert(0) += 1;
     }
-    let results = times.into_iter().map(|(user, times)| {
-        let error = if times > 1 { ResponseError::DuplicateResource } else { ResponseError::ResourceNotFound };
-        DescribeUserScramCredentialsResult::default()
-            .with_user(user)
-            .with_error_code(error.code())
-            .with_error_message(None)
-    });
-    let results = results.collect();
+    let results: Vec<DescribeUserScramCredentialsResult> = if times.is_empty() {
+        let mut all: Vec<_> = users.iter().collect();
+        all.sort_unstable_by_key(|(name, _)| *name);
+        all.into_iter().map(|(name, user)| described(StrBytes::from_string(name.to_owned()), user)).collect()
+    } else {
+        let result = |(name, times): (StrBytes, u32)| match users.get(&name) {
+            _ if times > 1 => refused(name, ResponseError::DuplicateResource),
+            Some(user) => described(name, user),
+            None => refused(name, ResponseError::ResourceNotFound),
+        };
+        times.into_iter().map(result).collect()
+    };
     // The empty text and not null, as Kafka has it.
     let response = DescribeUserScramCredentialsResponse::default().with_error_message(Some(StrBytes::default()));
     Some(response.with_results(results))
 }
 
+fn described(name: StrBytes, user: &User) -> DescribeUserScramCredentialsResult {
+    let info = |hash: Hash| {
+        let iterations = i32::try_from(user.verifier(hash)?.iterations()).unwrap_or(i32::MAX);
+        Some(CredentialInfo::default().with_mechanism(number(hash)).with_iterations(iterations))
+    };
+    DescribeUserScramCredentialsResult::default()
+        .with_user(name)
+        .with_error_message(None)
+        .with_credential_infos(Hash::ALL.into_iter().filter_map(info).collect())
+}
+
+fn refused(name: StrBytes, error: ResponseError) -> DescribeUserScramCredentialsResult {
+    DescribeUserScramCredentialsResult::default().with_user(name).with_error_code(error.code()).with_error_message(None)
+}
+
 #[cfg(test)]
 mod tests {
+    use milena_auth::{Users, Verifier};
     use milena_wire::kafka_protocol::messages::describe_user_scram_credentials_request::UserName;
 
     use super::*;
+    use crate::config::ServerConfig;
     use crate::handlers::testing::{Bench, text};
 
     fn request(users: Option<&[&str]>) -> DescribeUserScramCredentialsRequest {
@@ -58,7 +93,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nobody_has_credentials() {
+    async fn where_nobody_is_asked_nobody_has_credentials() {
         let bench = Bench::new().await;
         for users in [None, Some(&[][..])] {
             let response = bench.ask(0, &request(users)).await;
@@ -67,12 +102,21 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_user_that_is_named_is_not_found_and_one_named_twice_is_refused_once() {
-        let bench = Bench::new().await;
-        let response = bench.ask(0, &request(Some(&["alice", "bob", "bob"]))).await;
-        let mut codes: Vec<_> =
-            response.results.iter().map(|result| (result.user.to_string(), result.error_code)).collect();
-        codes.sort();
-        assert_eq!(codes, [("alice".to_owned(), 91), ("bob".to_owned(), 92)]);
+    async fn users_are_told_with_their_iterations_and_others_are_not_found() {
+        let mut config = ServerConfig::default();
+        let of = |hash, iterations| Verifier::derive(hash, "p", b"0123456789abcdef", iterations).unwrap();
+        config.sasl.users = Users::single("alice", [of(Hash::Sha256, 4_096), of(Hash::Sha512, 8_192)]);
+        let bench = Bench::with(config).await;
+        let told = |result: &DescribeUserScramCredentialsResult| {
+            let infos =
+                result.credential_infos.iter().map(|info| (info.mechanism, info.iterations)).collect::<Vec<_>>();
+            (result.user.to_string(), result.error_code, infos)
+        };
+        let alice = ("alice".to_owned(), 0, vec![(1, 4_096), (2, 8_192)]);
+        let all = bench.ask(0, &request(None)).await;
+        assert_eq!(all.results.iter().map(told).collect::<Vec<_>>(), std::slice::from_ref(&alice));
+        let named = bench.ask(0, &request(Some(&["alice", "bob", "carol", "carol"]))).await;
+        let expected = [alice, ("bob".to_owned(), 91, Vec::new()), ("carol".to_owned(), 92, Vec::new())];
+        assert_eq!(named.results.iter().map(told).collect::<Vec<_>>(), expected);
     }
 }

@@ -1,16 +1,16 @@
 //! Where the answers of each API hold their error codes, so that errors are counted in one place and by no handler.
 
 use milena_wire::kafka_protocol::messages::{
-    AlterConfigsResponse, AlterPartitionReassignmentsResponse, ApiVersionsResponse, CreateAclsResponse,
-    CreatePartitionsResponse, CreateTopicsResponse, DeleteAclsResponse, DeleteGroupsResponse, DeleteRecordsResponse,
-    DeleteTopicsResponse, DescribeAclsResponse, DescribeClientQuotasResponse, DescribeClusterResponse,
-    DescribeConfigsResponse, DescribeGroupsResponse, DescribeLogDirsResponse, DescribeProducersResponse,
-    DescribeTopicPartitionsResponse, DescribeTransactionsResponse, DescribeUserScramCredentialsResponse,
-    ElectLeadersResponse, FindCoordinatorResponse, HeartbeatResponse, IncrementalAlterConfigsResponse,
-    InitProducerIdResponse, JoinGroupResponse, LeaveGroupResponse, ListConfigResourcesResponse, ListGroupsResponse,
-    ListOffsetsResponse, ListPartitionReassignmentsResponse, ListTransactionsResponse, MetadataResponse,
-    OffsetCommitResponse, OffsetDeleteResponse, OffsetFetchResponse, OffsetForLeaderEpochResponse, ProduceResponse,
-    SaslAuthenticateResponse, SaslHandshakeResponse, SyncGroupResponse,
+    AlterConfigsResponse, AlterPartitionReassignmentsResponse, AlterUserScramCredentialsResponse, ApiVersionsResponse,
+    CreateAclsResponse, CreatePartitionsResponse, CreateTopicsResponse, DeleteAclsResponse, DeleteGroupsResponse,
+    DeleteRecordsResponse, DeleteTopicsResponse, DescribeAclsResponse, DescribeClientQuotasResponse,
+    DescribeClusterResponse, DescribeConfigsResponse, DescribeGroupsResponse, DescribeLogDirsResponse,
+    DescribeProducersResponse, DescribeTopicPartitionsResponse, DescribeTransactionsResponse,
+    DescribeUserScramCredentialsResponse, ElectLeadersResponse, FindCoordinatorResponse, HeartbeatResponse,
+    IncrementalAlterConfigsResponse, InitProducerIdResponse, JoinGroupResponse, LeaveGroupResponse,
+    ListConfigResourcesResponse, ListGroupsResponse, ListOffsetsResponse, ListPartitionReassignmentsResponse,
+    ListTransactionsResponse, MetadataResponse, OffsetCommitResponse, OffsetDeleteResponse, OffsetFetchResponse,
+    OffsetForLeaderEpochResponse, ProduceResponse, SaslAuthenticateResponse, SaslHandshakeResponse, SyncGroupResponse,
 };
 
 use crate::metrics::ErrorCodes;
@@ -40,6 +40,7 @@ macro_rules! error_codes {
 error_codes! {
     AlterConfigsResponse: [responses];
     AlterPartitionReassignmentsResponse: error_code [responses/partitions];
+    AlterUserScramCredentialsResponse: [results];
     ApiVersionsResponse: error_code;
     CreateAclsResponse: [results];
     CreatePartitionsResponse: [results];

@@ -3,6 +3,7 @@
 pub mod admin;
 pub mod alter_configs;
 pub mod alter_partition_reassignments;
+pub mod alter_user_scram_credentials;
 pub mod api_versions;
 mod brokers;
 mod config_resources;

@@ -2,6 +2,9 @@
 
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
+use aws_lc_rs::rand::SystemRandom;
+use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _};
+use base64::Engine as _;
 use milena_auth::verifier::Verifier;
 use milena_auth::{Hash, Mechanism, Users, plain};
 use milena_server::ServerConfig;
@@ -46,8 +49,12 @@ pub(crate) fn names(shaken: &SaslHandshakeResponse) -> Vec<String> {
     shaken.mechanisms.iter().map(ToString::to_string).collect()
 }
 
+pub(crate) fn text(text: &str) -> StrBytes {
+    StrBytes::from_string(text.to_owned())
+}
+
 pub(crate) fn topic(name: &str) -> TopicName {
-    TopicName(StrBytes::from_string(name.to_owned()))
+    TopicName(text(name))
 }
 
 /// A token behind a length alone.
@@ -68,4 +75,35 @@ pub(crate) fn counted(server: &TestServer, mechanism: Mechanism) -> (u64, u64) {
     let metrics = &server.server().broker().metrics.authentication;
     let of = |accepted| metrics.of(mechanism, accepted).unwrap().get();
     (of(true), of(false))
+}
+
+/// Text of bytes as tokens have it.
+pub(crate) fn base64url(bytes: &[u8]) -> String {
+    base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(bytes)
+}
+
+/// Who signs tokens.
+pub(crate) struct Signer(EcdsaKeyPair);
+
+impl Signer {
+    pub(crate) fn new() -> Self {
+        Self(EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING).unwrap())
+    }
+
+    /// The public key, as a server reads it.
+    pub(crate) fn key_set(&self) -> String {
+        let (x, y) = self.0.public_key().as_ref()[1..].split_at(32);
+        let (x, y) = (base64url(x), base64url(y));
+        format!(r#"{{"keys":[{{"kty":"EC","crv":"P-256","x":"{x}","y":"{y}"}}]}}"#)
+    }
+
+    /// A token of the issuer `issuer` for `milena`, which ends in so many seconds.
+    pub(crate) fn token(&self, subject: &str, ends_in: i64) -> String {
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
+        let expires_at = now.checked_add_signed(ends_in).unwrap();
+        let claims = format!(r#"{{"sub":"{subject}","iss":"issuer","aud":"milena","exp":{expires_at}}}"#);
+        let message = format!("{}.{}", base64url(br#"{"alg":"ES256","typ":"JWT"}"#), base64url(claims.as_bytes()));
+        let signature = self.0.sign(&SystemRandom::new(), message.as_bytes()).unwrap();
+        format!("{message}.{}", base64url(signature.as_ref()))
+    }
 }
