@@ -84,7 +84,7 @@ impl Inner {
             // Of a partition in doubt only the leader tells what is there, behind what it took over: another node may show an
             // append that its leader left on its disk alone, and that nobody will ever read again.
             let in_doubt = self.dialer.roster.doubted(&at, asked).is_some();
-            if in_doubt && partition.would_rise(&Described::from(said)) {
+            if in_doubt && !partition.would_fall(&Described::from(said), floor) {
                 continue;
             }
             let seen = partition.observe(Described::from(said), floor, grace, asked);

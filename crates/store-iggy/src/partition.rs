@@ -207,11 +207,6 @@ impl Partition {
         described.bounds(self.end_of(floor)).end < self.end_of(floor)
     }
 
-    /// True when an answer names a higher end than the known one.
-    pub(crate) fn would_rise(&self, described: &Described) -> bool {
-        described.bounds(self.bounds.end).end > self.bounds.end
-    }
-
     /// As [`Self::observe`], of where the leader says that the log ends behind all that it took over. `false` while it names a
     /// lower end than the known one, and that is not believed yet: what it lacks may have been shown by another node.
     pub(crate) fn led_to(
