@@ -63,5 +63,10 @@ fn run(cli: Cli) -> Result<(), Failure> {
 
 fn check_config(sources: &Sources) -> Result<(), Failure> {
     let loaded = config::load(sources)?;
-    failure::print(&config::show(&loaded))
+    failure::print(&config::show(&loaded))?;
+    for warning in &loaded.warnings {
+        // Beside the configuration, which stays a valid file.
+        let _ = writeln!(std::io::stderr(), "warning: {warning}");
+    }
+    Ok(())
 }

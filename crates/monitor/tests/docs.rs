@@ -14,11 +14,13 @@ mod groups_kit;
 mod kit;
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::path::Path;
 
 use groups_kit::{Member, create, text};
 use kit::{Family, open_door, scrape, until, watch};
-use milena_testkit::TestServer;
+use milena_server::ListenerConfig;
+use milena_testkit::{Authority, TestServer};
 use milena_wire::kafka_protocol::messages::ApiVersionsRequest;
 
 fn document(name: &str) -> String {
@@ -28,7 +30,10 @@ fn document(name: &str) -> String {
 
 /// Every family that a server has, with all its labels: something happened to each.
 async fn families() -> BTreeMap<String, Family> {
-    let server = TestServer::builder().in_folder().start().await;
+    let authority = Authority::new();
+    let tls = Some(authority.sign("server").files());
+    let secure = ListenerConfig { tls, ..ListenerConfig::new("secure", SocketAddr::from(([127, 0, 0, 1], 0))) };
+    let server = TestServer::builder().in_folder().config(|config| config.listeners.push(secure)).start().await;
     let monitor = watch(&server).await;
     let mut member = Member::new(&server).await;
     let request = ApiVersionsRequest::default().with_client_software_name(text("test"));

@@ -16,27 +16,33 @@
 mod kit;
 
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
 use std::time::Duration;
 
-use kit::{Scrape, open_door, scrape, watch};
+use kit::{Scrape, open_door, scrape, until, watch};
 use milena_groups::{Departure, GroupEvent, RebalanceCause};
 use milena_iggy_door::{DoorMetrics, DoorWatch};
-use milena_server::Broker;
 use milena_server::metrics::{Counter, Histogram};
+use milena_server::{Broker, ListenerConfig};
 use milena_testkit::TestServer;
+use milena_testkit::tls::{Authority, BOTH};
+use milena_tls::Reason;
 
 /// What happens by itself between two scrapes stays far below it.
 const STEP: u64 = 1_000;
 
 /// Families of which neither a counter nor a histogram of the server is the source, so that nothing can be added to it here; each
 /// has a test of its own, or shows what the system says.
-const OTHERS: [&str; 7] = [
+const OTHERS: [&str; 10] = [
     "process_cpu_seconds_total",
     "milena_request_memory_waits_total",
     "milena_requests_total",
     "milena_request_errors_total",
     "milena_request_duration_seconds",
-    // By their reasons, below.
+    // By their reasons and results, below.
+    "milena_tls_handshakes_total",
+    "milena_tls_handshakes_failed_total",
+    "milena_tls_renewals_total",
     "milena_group_members_gone_total",
     "milena_group_rebalances_total",
 ];
@@ -56,6 +62,7 @@ fn of_connections(broker: &Broker) -> Vec<Row<'_>> {
         (CLOSED, &[("reason", "by_client")], &metrics.closed_by_client),
         (CLOSED, &[("reason", "within_frame")], &metrics.closed_within_frame),
         (CLOSED, &[("reason", "io_error")], &metrics.closed_io),
+        (CLOSED, &[("reason", "tls_handshake")], &metrics.closed_handshake),
         (CLOSED, &[("reason", "idle")], &metrics.closed_idle),
         (CLOSED, &[("reason", "read_stalled")], &metrics.closed_read_stalled),
         (CLOSED, &[("reason", "write_stalled")], &metrics.closed_write_stalled),
@@ -253,4 +260,44 @@ async fn each_reason_is_told_under_its_own_name() {
         assert_eq!(found, f64::from(number), "{why:?}");
     }
     assert_eq!(now.value("milena_group_rebalance_duration_seconds_sum", &[]), 3.0, "seconds, not nanoseconds");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn handshakes_and_certificates_are_told_by_listener() {
+    let authority = Authority::new();
+    // The first second of 2040.
+    let expiry = 2_208_988_800.0;
+    let sign = || authority.sign_until("server", 2040);
+    let tls = Some(sign().files());
+    let secure = ListenerConfig { tls, ..ListenerConfig::new("secure", SocketAddr::from(([127, 0, 0, 1], 0))) };
+    let server = TestServer::builder().config(|config| config.listeners.push(secure)).start().await;
+    let monitor = watch(&server).await;
+    let address = server.server().addresses()[1].address;
+    let listener: Labels = &[("listener", "secure")];
+
+    drop(milena_testkit::tls::connect(&authority.client(BOTH, None), address).await.unwrap());
+    for _ in 0..2 {
+        let mut plain = server.client_at(address).await;
+        plain.send_bytes(b"GET / HTTP/1.1\r\n\r\n").await;
+        plain.expect_close().await;
+    }
+    let (_, port) = &server.server().broker().tls.get().unwrap()[0];
+    std::fs::write(authority.folder().join("server.key.pem"), "no key").unwrap();
+    port.renew();
+    for _ in 0..2 {
+        sign();
+        port.renew();
+    }
+
+    let failed: Labels = &[("listener", "secure"), ("reason", "plain_text")];
+    let counted = |scrape: &Scrape| scrape.find("milena_tls_handshakes_failed_total", failed) == Some(2.0);
+    let now = until(&monitor, "two failures", counted).await;
+    assert_eq!(now.value("milena_tls_handshakes_total", listener), 1.0);
+    assert_eq!(now.value("milena_tls_certificate_expiry_timestamp_seconds", listener), expiry);
+    let renewals = |result| now.value("milena_tls_renewals_total", &[("listener", "secure"), ("result", result)]);
+    assert!(renewals("renewed") >= 2.0 && renewals("refused") >= 1.0);
+    for reason in Reason::ALL {
+        let labels = [("listener", "secure"), ("reason", reason.name())];
+        assert!(now.find("milena_tls_handshakes_failed_total", &labels).is_some(), "{reason:?}");
+    }
 }

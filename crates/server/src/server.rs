@@ -45,7 +45,7 @@ pub enum StartError {
         source: io::Error,
     },
     /// Certificate or key of a listener cannot be used.
-    #[error("tls of listener `{name}`: {source}")]
+    #[error("listener `{name}`: tls.{source}")]
     Tls {
         /// Name of the listener.
         name: String,

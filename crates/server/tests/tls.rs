@@ -403,6 +403,6 @@ async fn a_listener_whose_files_cannot_be_used_is_named_at_the_start() {
     files.key = authority.folder().join("nobody.pem");
     let started = Server::start_with(with_tls(files), Arc::new(MemoryStore::new()), TABLE).await;
     let sentence = started.err().expect("it starts").to_string();
-    assert!(sentence.starts_with("tls of listener `secure`: key_file "), "{sentence}");
+    assert!(sentence.starts_with("listener `secure`: tls.key_file "), "{sentence}");
     assert!(sentence.contains("nobody.pem cannot be read: No such file"), "{sentence}");
 }

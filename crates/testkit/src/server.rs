@@ -205,6 +205,11 @@ impl TestServer {
         RawClient::connect(self.address()).await
     }
 
+    /// A new connection to another of its addresses.
+    pub async fn client_at(&self, address: SocketAddr) -> RawClient {
+        RawClient::connect(address).await
+    }
+
     /// The server itself.
     pub fn server(&self) -> &Server {
         &self.server

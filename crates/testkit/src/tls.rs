@@ -83,6 +83,11 @@ impl Authority {
         self.sign_with(name, |_| {})
     }
 
+    /// As [`Authority::sign`], good until the first day of a year begins, in UTC.
+    pub fn sign_until(&self, name: &str, year: i32) -> Signed {
+        self.sign_with(name, |params| params.not_after = rcgen::date_time_ymd(year, 1, 1))
+    }
+
     /// As [`Authority::sign`], with changes.
     pub fn sign_with(&self, name: &str, change: impl FnOnce(&mut CertificateParams)) -> Signed {
         let names = [NAME, "localhost", "127.0.0.1", "::1"].map(str::to_owned);

@@ -144,7 +144,7 @@ pub enum TlsError {
     #[error("client_auth is `{0}`, so client_ca_file must name the authorities of the clients' certificates")]
     NoClientCa(&'static str),
     /// They were not read, for a fault of this program.
-    #[error("the TLS files could not be read, for a fault of this program")]
+    #[error("certificate_file and key_file could not be read, for a fault of this program")]
     Failed,
     /// Authorities are named, and clients are not asked.
     #[error("client_ca_file is set and client_auth is `none`, so clients would not be asked; set it to `required`")]

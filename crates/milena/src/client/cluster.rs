@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use milena_tls::Connector;
 use milena_wire::kafka_protocol::ResponseError;
 use milena_wire::kafka_protocol::messages::metadata_request::MetadataRequestTopic;
 use milena_wire::kafka_protocol::messages::{
@@ -22,6 +23,8 @@ const BOOTSTRAP: i32 = i32::MIN;
 pub struct Settings {
     /// Name that servers see in their logs and metrics.
     pub client_id: String,
+    /// TLS, where connections begin with it.
+    pub tls: Option<Connector>,
     /// Time for one connection to be made.
     pub connect_timeout: Duration,
     /// Time for one request to be answered. Longer than any wait that is asked of a server.
@@ -34,6 +37,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             client_id: "milena-cli".to_owned(),
+            tls: None,
             connect_timeout: Duration::from_secs(10),
             request_timeout: Duration::from_secs(40),
             retry_timeout: Duration::from_secs(60),

@@ -10,7 +10,7 @@ use milena_wire::kafka_protocol::ResponseError;
 use milena_wire::kafka_protocol::messages::{ApiKey, ApiVersionsRequest};
 use milena_wire::kafka_protocol::protocol::{Request, StrBytes};
 use milena_wire::{encode_request, frame_len};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
@@ -27,10 +27,15 @@ const FRAME_BYTES_TRUSTED: usize = 1 << 20;
 /// Kafka's software name and version fields take only such characters.
 const SOFTWARE_NAME: &str = "milena";
 
+/// What a connection is carried by: TCP, or TLS over it.
+trait Stream: AsyncRead + AsyncWrite + Unpin + Send + std::fmt::Debug {}
+
+impl<T: AsyncRead + AsyncWrite + Unpin + Send + std::fmt::Debug> Stream for T {}
+
 /// A connection whose versions are known. After an error it is of no use: answers would be taken for one another.
 #[derive(Debug)]
 pub(crate) struct Connection {
-    stream: TcpStream,
+    stream: Box<dyn Stream>,
     address: Address,
     client_id: String,
     wait: Duration,
@@ -42,12 +47,21 @@ pub(crate) struct Connection {
 impl Connection {
     /// Connects and asks what the server offers.
     pub(crate) async fn open(address: &Address, settings: &Settings) -> Result<Self> {
+        let late = || Err(io::Error::new(io::ErrorKind::TimedOut, "no answer"));
         let connecting = TcpStream::connect((address.host.as_str(), address.port));
         let connected = timeout(settings.connect_timeout, connecting).await;
         let stream = connected
-            .unwrap_or_else(|_| Err(io::Error::new(io::ErrorKind::TimedOut, "no answer")))
+            .unwrap_or_else(|_| late())
             .and_then(|stream| stream.set_nodelay(true).map(|()| stream))
             .map_err(|source| ClientError::Connect { address: address.clone(), source })?;
+        let stream: Box<dyn Stream> = match &settings.tls {
+            None => Box::new(stream),
+            Some(connector) => {
+                let agreeing = timeout(settings.connect_timeout, connector.connect(&address.host, stream)).await;
+                let agreed = agreeing.unwrap_or_else(|_| late());
+                Box::new(agreed.map_err(|source| ClientError::Tls { address: address.clone(), source })?)
+            }
+        };
         let mut connection = Self {
             stream,
             address: address.clone(),
@@ -116,7 +130,12 @@ impl Connection {
         self.next_id = self.next_id.wrapping_add(1);
         let frame = encode_request(key, version, self.next_id, &self.client_id, request)
             .map_err(|reason| ClientError::TooOld { address: self.address.clone(), api, version, reason })?;
-        match timeout(self.wait, self.stream.write_all(&frame)).await {
+        let writing = async {
+            self.stream.write_all(&frame).await?;
+            // Encrypted bytes may still wait.
+            self.stream.flush().await
+        };
+        match timeout(self.wait, writing).await {
             Ok(Ok(())) => {
                 self.waiting.push_back((self.next_id, version));
                 Ok(())

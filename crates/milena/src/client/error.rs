@@ -26,6 +26,16 @@ pub enum ClientError {
         /// What the system says.
         source: io::Error,
     },
+    /// There is a connection, and no TLS on it.
+    #[error(
+        "no TLS with {address}: {source}; does it speak TLS on this port, and is its authority among those that are trusted?"
+    )]
+    Tls {
+        /// Where.
+        address: Address,
+        /// What is wrong with it.
+        source: io::Error,
+    },
     /// The address that the cluster tells its clients does not work from here.
     #[error(
         "the server tells its clients to connect to {address}, which does not work from here ({source}); set the \
@@ -38,7 +48,9 @@ pub enum ClientError {
         source: io::Error,
     },
     /// The connection ended.
-    #[error("{address} closed the connection while it was asked for {api}; its log says why")]
+    #[error(
+        "{address} closed the connection while it was asked for {api}; its log says why (to a port with TLS, connect with --tls)"
+    )]
     Closed {
         /// Whose connection.
         address: Address,

@@ -12,7 +12,7 @@
 //! - `connection`, `versions`: one socket; which version of a request both sides speak
 //!
 //! It works with any Kafka broker. It is used from one task and keeps one request in flight per broker, except that a
-//! fetch asks all leaders at once. There is no TLS and no SASL yet. It joins no consumer group: consuming is by position.
+//! fetch asks all leaders at once. Connections may be over TLS, and servers are always verified then. There is no SASL yet. It joins no consumer group: consuming is by position.
 
 mod address;
 mod assignment;

@@ -20,9 +20,11 @@ pub(crate) mod topics;
 pub(crate) mod users;
 
 use std::future::Future;
+use std::path::PathBuf;
 
 use clap::Args;
 use milena::client::{Address, Client, ClientError, Settings};
+use milena_tls::Connector;
 
 use crate::failure::Failure;
 
@@ -32,12 +34,22 @@ pub(crate) struct ConnectArgs {
     /// Address of a server; several with commas between them
     #[arg(long, short, env = "MILENA_BOOTSTRAP", default_value = "127.0.0.1:9092", value_name = "HOST:PORT")]
     bootstrap: String,
+    /// Connect over TLS; the certificate of the server is always verified
+    #[arg(long, env = "MILENA_TLS")]
+    tls: bool,
+    /// PEM file of the authorities that are trusted, instead of those of the system; switches TLS on
+    #[arg(long, env = "MILENA_TLS_CA_FILE", value_name = "FILE")]
+    tls_ca_file: Option<PathBuf>,
 }
 
 impl ConnectArgs {
     pub(crate) async fn connect(&self) -> Result<Client, Failure> {
         let addresses = Address::parse_list(&self.bootstrap).map_err(|error| Failure::Usage(error.to_string()))?;
-        Ok(Client::connect(&addresses, Settings::default()).await?)
+        let tls = match &self.tls_ca_file {
+            None if !self.tls => None,
+            file => Some(Connector::new(file.as_deref()).map_err(|error| Failure::Failed(error.to_string()))?),
+        };
+        Ok(Client::connect(&addresses, Settings { tls, ..Settings::default() }).await?)
     }
 }
 

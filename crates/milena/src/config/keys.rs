@@ -16,6 +16,11 @@ use super::settings::{Format, Gateways, Level, MEMORY, Settings};
 pub(crate) const CONFIG_VARIABLE: &str = "MILENA_CONFIG";
 /// Where the client commands connect, when no flag says.
 pub(crate) const BOOTSTRAP_VARIABLE: &str = "MILENA_BOOTSTRAP";
+/// Whether, and with whom, the client commands speak TLS, when no flag says.
+pub(crate) const TLS_VARIABLE: &str = "MILENA_TLS";
+pub(crate) const TLS_CA_FILE_VARIABLE: &str = "MILENA_TLS_CA_FILE";
+/// Variables that are no configuration of the server.
+pub(super) const OTHER_VARIABLES: [&str; 4] = [CONFIG_VARIABLE, BOOTSTRAP_VARIABLE, TLS_VARIABLE, TLS_CA_FILE_VARIABLE];
 /// What the name of every variable of ours begins with.
 pub(super) const PREFIX: &str = "MILENA_";
 

@@ -7,7 +7,7 @@ use figment::providers::{Format as _, Toml};
 use figment::value::{Dict, Map, Value};
 use figment::{Figment, Metadata, Profile, Provider};
 
-use super::keys::{self, BOOTSTRAP_VARIABLE, CONFIG_VARIABLE, LISTENERS, PREFIX};
+use super::keys::{self, CONFIG_VARIABLE, LISTENERS, OTHER_VARIABLES, PREFIX};
 use super::kinds::{Kind, has_password, shortened};
 use super::listeners;
 use super::load::{Mistakes, nearest};
@@ -118,7 +118,7 @@ fn merge_file(figment: Figment, path: &Path, mistakes: &mut Mistakes) -> Figment
 
 fn from_variable(name: &OsString, value: &OsString, mistakes: &mut Mistakes) -> Option<Assignment> {
     let shown = name.to_string_lossy();
-    if !shown.starts_with(PREFIX) || name == CONFIG_VARIABLE || name == BOOTSTRAP_VARIABLE {
+    if !shown.starts_with(PREFIX) || OTHER_VARIABLES.iter().any(|other| name == other) {
         return None;
     }
     let path = if shown == keys::variable(LISTENERS) {
@@ -127,7 +127,7 @@ fn from_variable(name: &OsString, value: &OsString, mistakes: &mut Mistakes) -> 
         key.path
     } else {
         let known = keys::all().map(keys::Key::variable);
-        let known = known.chain([CONFIG_VARIABLE, BOOTSTRAP_VARIABLE].map(str::to_owned));
+        let known = known.chain(OTHER_VARIABLES.map(str::to_owned));
         let hint = nearest(&shown, known.chain([keys::variable(LISTENERS)]));
         mistakes.add(format!("the environment variable {} is not known{hint}", shortened(&shown)));
         return None;

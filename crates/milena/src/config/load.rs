@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::time::SystemTime;
 
 use figment::Figment;
 use figment::value::{Dict, Value};
@@ -22,6 +23,8 @@ const DEFAULT: &str = "default";
 #[derive(Debug)]
 pub(crate) struct Loaded {
     pub(crate) settings: Settings,
+    /// What should not stay so, and keeps nobody from starting: one sentence each.
+    pub(crate) warnings: Vec<String>,
     sources: BTreeMap<String, String>,
 }
 
@@ -208,7 +211,7 @@ impl Loaded {
         let mut settings = Settings::default();
         // What an operator says is told apart from what comes with the program.
         settings.server.topic_defaults.clear();
-        Self { settings, sources: BTreeMap::new() }
+        Self { settings, warnings: Vec::new(), sources: BTreeMap::new() }
     }
 
     /// Fills in what follows from other values.
@@ -224,7 +227,8 @@ impl Loaded {
     }
 
     /// What no single value shows.
-    fn check(&self, mistakes: &mut Mistakes) {
+    fn check(&mut self, mistakes: &mut Mistakes) {
+        self.check_tls(mistakes);
         let server = &self.settings.server;
         if let Err(error) = server.validate() {
             mistakes.add(error.to_string());
@@ -252,6 +256,23 @@ impl Loaded {
         }
         if let Err(error) = ConfigRules::new(server) {
             mistakes.add(format!("topic_defaults: {error}"));
+        }
+    }
+}
+
+impl Loaded {
+    /// The files of certificates: that they are there, can be used and belong together.
+    fn check_tls(&mut self, mistakes: &mut Mistakes) {
+        for listener in &self.settings.server.listeners {
+            let Some(files) = &listener.tls else { continue };
+            match milena_tls::load(files, SystemTime::now()) {
+                Ok(loaded) => {
+                    let sentences =
+                        loaded.warnings.iter().map(|warning| format!("listener `{}`: {warning}", listener.name));
+                    self.warnings.extend(sentences);
+                }
+                Err(error) => mistakes.add(format!("listener `{}`: tls.{error}", listener.name)),
+            }
         }
     }
 }

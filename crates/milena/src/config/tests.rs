@@ -8,7 +8,7 @@ use milena_server::config::Idempotence;
 use milena_store::Durability;
 use tokio::sync::Semaphore;
 
-use super::keys::{self, BOOTSTRAP_VARIABLE, CONFIG_VARIABLE, find};
+use super::keys::{self, CONFIG_VARIABLE, OTHER_VARIABLES, find};
 use super::load::Loaded;
 use super::*;
 
@@ -390,7 +390,7 @@ fn a_lease_that_does_not_outlast_a_lost_beat_is_a_mistake() {
 #[test]
 fn every_variable_is_of_one_key() {
     let mut variables: Vec<String> = keys::all().map(super::keys::Key::variable).collect();
-    variables.extend([CONFIG_VARIABLE, BOOTSTRAP_VARIABLE].map(str::to_owned));
+    variables.extend(OTHER_VARIABLES.map(str::to_owned));
     let count = variables.len();
     variables.sort();
     variables.dedup();

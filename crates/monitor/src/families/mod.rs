@@ -7,6 +7,7 @@ mod iggy;
 mod process;
 mod requests;
 mod store;
+mod tls;
 
 use std::fmt;
 
@@ -18,6 +19,7 @@ pub(crate) fn write(now: &Now, families: &mut Families<'_>) -> fmt::Result {
     process::write(now, families)?;
     let Some(broker) = &now.broker else { return Ok(()) };
     connections::write(broker, families)?;
+    tls::write(broker, families)?;
     requests::write(broker, families)?;
     data::write(broker, families)?;
     store::write(broker, families)?;
