@@ -104,6 +104,7 @@ mod tests {
             password: password.map(Secret::new),
             offset_rules: OffsetRules::Server,
             instance_id: 0,
+            tls: None,
             limits: DoorLimits::default(),
         }
     }

@@ -3,6 +3,8 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use milena_tls::TlsFiles;
+
 use crate::limits::DoorLimits;
 
 /// How the door is opened.
@@ -20,6 +22,8 @@ pub struct DoorConfig {
     pub offset_rules: OffsetRules,
     /// Number of this process among those that write the store, as on the Kafka side.
     pub instance_id: u16,
+    /// Certificate and key, where connections begin with TLS.
+    pub tls: Option<TlsFiles>,
     /// Bounds.
     pub limits: DoorLimits,
 }

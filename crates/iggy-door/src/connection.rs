@@ -8,9 +8,8 @@ use bytes::Bytes;
 use iggy_binary_protocol::codes::{LOGIN_USER_CODE, LOGIN_WITH_PERSONAL_ACCESS_TOKEN_CODE, PING_CODE};
 use iggy_binary_protocol::consensus::{EvictionReason, Operation};
 use milena_server::lifecycle::Phase;
-use tokio::io::AsyncWriteExt;
-use tokio::net::TcpStream;
-use tokio::net::tcp::OwnedWriteHalf;
+use milena_tls::Sink;
+use tokio::io::{AsyncRead, AsyncWriteExt};
 use tokio::sync::{Mutex, OwnedSemaphorePermit};
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
@@ -54,24 +53,29 @@ enum Step {
     AnswerAndClose(Bytes, End),
 }
 
-struct Connection {
+struct Connection<R, W> {
     service: Arc<Service>,
     caller: Caller,
-    reader: Reader,
-    writer: OwnedWriteHalf,
+    reader: Reader<R>,
+    writer: W,
     log_in_until: Instant,
     failures: u32,
 }
 
-/// Serves a connection until it ends.
-pub(crate) async fn run(service: Arc<Service>, stream: TcpStream, peer: SocketAddr) {
-    let Ok(local) = stream.local_addr() else { return };
+/// Serves a connection between the `local` address and that of the `peer` until it ends. The client has to log in until
+/// `log_in_until`.
+pub(crate) async fn run<R: AsyncRead + Unpin, W: Sink>(
+    service: Arc<Service>,
+    read: R,
+    writer: W,
+    (local, peer): (SocketAddr, SocketAddr),
+    log_in_until: Instant,
+) {
     let id = service.clients.enter(peer);
     let limits = &service.config.limits;
-    let (read, writer) = stream.into_split();
     let mut connection = Connection {
         reader: Reader::new(read, limits.read_timeout),
-        log_in_until: Instant::now() + limits.login_timeout,
+        log_in_until,
         caller: Caller { id, local, session: None, last: Mutex::default() },
         failures: 0,
         writer,
@@ -87,7 +91,7 @@ pub(crate) async fn run(service: Arc<Service>, stream: TcpStream, peer: SocketAd
     note(&service, peer, &end);
 }
 
-impl Connection {
+impl<R: AsyncRead + Unpin, W: Sink> Connection<R, W> {
     async fn answer_all(&mut self) -> End {
         loop {
             let step = match self.next().await {
@@ -307,7 +311,8 @@ impl Connection {
             let written = writing.await.map_err(|_| End::WriteStalled)?.map_err(End::Write)?;
             bytes = bytes.get(written..).unwrap_or_default();
         }
-        Ok(())
+        let pushed = milena_tls::push(&mut self.writer, self.service.config.limits.write_timeout).await;
+        pushed.map_err(|_| End::WriteStalled)?.map_err(End::Write)
     }
 
     #[cfg(feature = "faults")]
@@ -353,13 +358,13 @@ fn note(service: &Service, peer: SocketAddr, end: &End) {
     let counter = match end {
         End::Idle => Some(&metrics.closed_idle),
         End::WriteStalled | End::Read(ReadEnd::Stalled) => Some(&metrics.closed_stalled),
-        End::Read(ReadEnd::Frame(_)) | End::Guessing => Some(&metrics.closed_protocol),
+        End::Read(ReadEnd::Frame(_) | ReadEnd::TlsClient) | End::Guessing => Some(&metrics.closed_protocol),
         _ => None,
     };
     if let Some(counter) = counter {
         counter.add(1);
     }
-    let is_wrong = matches!(end, End::Read(ReadEnd::Frame(_)) | End::Guessing | End::InDoubt);
+    let is_wrong = matches!(end, End::Read(ReadEnd::Frame(_) | ReadEnd::TlsClient) | End::Guessing | End::InDoubt);
     if !is_wrong {
         tracing::debug!(%peer, reason = %end, "iggy connection closed");
     } else if let Some(suppressed) = service.quiet.admit(peer.ip(), Clock::now()) {

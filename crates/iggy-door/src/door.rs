@@ -11,15 +11,17 @@ use milena_server::memory::Memory;
 use milena_server::metrics::Counter;
 use milena_server::quiet::QuietLog;
 use milena_store::{Store, StoreError};
+use milena_tls::{TlsError, TlsPort, warn_of};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
+use tokio::time::{Instant as Time, timeout};
 
 use crate::admin::TopicAdmin;
 use crate::config::{DoorConfig, OffsetRules, Secret};
 use crate::connection;
 #[cfg(feature = "faults")]
 use crate::faults::Faults;
+use crate::secure;
 use crate::service::{DoorMetrics, Service};
 use crate::state::State;
 
@@ -38,6 +40,9 @@ pub enum DoorError {
         /// What the system said.
         source: io::Error,
     },
+    /// Certificate or key cannot be used.
+    #[error("iggy_door.tls_{0}")]
+    Tls(#[from] TlsError),
     /// The store could not be read or written.
     #[error("the store cannot be used: {0}")]
     Store(#[from] StoreError),
@@ -57,6 +62,7 @@ pub struct Door {
 pub struct ClosedDoor {
     config: DoorConfig,
     reserved: Reserved,
+    tls: Option<Arc<TlsPort>>,
     store: Arc<dyn Store>,
     state: State,
 }
@@ -67,13 +73,18 @@ impl ClosedDoor {
     /// # Errors
     /// When the address cannot be listened on or the store cannot be written.
     pub async fn open(self, admin: Arc<dyn TopicAdmin>, memory: Arc<Memory>) -> Result<Door, DoorError> {
-        let Self { config, reserved, store, state } = self;
+        let Self { config, reserved, tls, store, state } = self;
         let failed = |source| DoorError::Bind { address: config.listen, source };
         let socket = reserved.listen().map_err(failed)?;
         let address = socket.local_addr().map_err(failed)?;
         let (service, made_up) = Service::open(config, store, state, admin, memory).await?;
         let service = Arc::new(service);
-        tracing::info!(%address, "listening for Iggy clients");
+        tracing::info!(%address, tls = tls.is_some(), "listening for Iggy clients");
+        if let Some(port) = tls {
+            secure::keep_fresh(&service, &port);
+            // The service is new.
+            let _ = service.metrics.tls.set(port);
+        }
         let accepting = tokio::spawn(accept_all(Arc::clone(&service), socket));
         Ok(Door { service, address, made_up, accepting: Some(accepting) })
     }
@@ -90,11 +101,21 @@ impl Door {
         let failed = |source| DoorError::Bind { address: config.listen, source };
         // Bound first: a port that is taken should be reported before anything is read or written.
         let reserved = Reserved::new(config.listen, false).map_err(failed)?;
+        let tls = match config.tls.clone() {
+            Some(files) => {
+                // A look that panicked is a fault of ours, and no reason to serve in plain text.
+                let opened = tokio::task::spawn_blocking(move || TlsPort::open(files)).await;
+                let (port, warnings) = opened.unwrap_or(Err(TlsError::Failed))?;
+                warn_of("iggy_door", &warnings);
+                Some(Arc::new(port))
+            }
+            None => None,
+        };
         let state = State::open(Arc::clone(&store), config.instance_id).await?;
         if config.offset_rules == OffsetRules::Server {
             state.settle_offsets().await?;
         }
-        Ok(ClosedDoor { config, reserved, store, state })
+        Ok(ClosedDoor { config, reserved, tls, store, state })
     }
 
     /// [`Door::prepare`] and [`ClosedDoor::open`] in one, where nobody else uses the store yet.
@@ -225,9 +246,22 @@ fn admit(service: &Arc<Service>, per_address: &Arc<PerAddress>, stream: TcpStrea
     prepare(&stream);
     let service = Arc::clone(service);
     tokio::spawn(async move {
-        connection::run(service, stream, peer).await;
+        serve(service, stream, peer).await;
         drop((share, place));
     });
+}
+
+async fn serve(service: Arc<Service>, stream: TcpStream, peer: SocketAddr) {
+    let Ok(local) = stream.local_addr() else { return };
+    let log_in_until = Time::now() + service.config.limits.login_timeout;
+    match service.metrics.tls.get().cloned() {
+        None => {
+            let (read, write) = stream.into_split();
+            connection::run(service, read, write, (local, peer), log_in_until).await;
+        }
+        // Boxed, so that a connection in plain text does not hold the room of one with TLS.
+        Some(port) => Box::pin(secure::run(service, port, stream, (local, peer), log_in_until)).await,
+    }
 }
 
 fn refuse(service: &Service, peer: SocketAddr, counter: &Counter, bound: &str, limit: usize) {

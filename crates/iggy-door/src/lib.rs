@@ -33,6 +33,7 @@ mod handlers;
 pub mod limits;
 mod members;
 mod reader;
+mod secure;
 mod service;
 mod state;
 

@@ -1,13 +1,15 @@
 //! Bytes to requests. An idle connection holds no buffer, and a request is charged as it arrives, not as it is announced.
 
+use std::future::poll_fn;
 use std::io;
+use std::pin::Pin;
+use std::task::{Poll, ready};
 use std::time::Duration;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use iggy_binary_protocol::consensus::HEADER_SIZE;
 use milena_server::memory::{Charge, Memory};
-use tokio::io::AsyncReadExt;
-use tokio::net::tcp::OwnedReadHalf;
+use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
 use tokio::time::{Instant, timeout_at};
 
 use crate::frame::{FrameError, Request, body_len};
@@ -42,29 +44,34 @@ pub(crate) enum ReadEnd {
     /// What came is no request.
     #[error(transparent)]
     Frame(#[from] FrameError),
+    /// The client speaks TLS.
+    #[error(
+        "the client begins with TLS, and this port speaks plain text; either switch TLS off in the client, or set \
+         iggy_door.tls_certificate_file"
+    )]
+    TlsClient,
     /// The connection broke.
     #[error("{0}")]
     Io(#[from] io::Error),
 }
 
 /// Reads requests.
-pub(crate) struct Reader {
-    half: OwnedReadHalf,
+pub(crate) struct Reader<R> {
+    half: R,
     stalled_after: Duration,
     /// Bytes behind the last request.
     carry: BytesMut,
 }
 
-impl Reader {
-    pub(crate) fn new(half: OwnedReadHalf, stalled_after: Duration) -> Self {
+impl<R: AsyncRead + Unpin> Reader<R> {
+    pub(crate) fn new(half: R, stalled_after: Duration) -> Self {
         Self { half, stalled_after, carry: BytesMut::new() }
     }
 
     /// Waits, without bound, until something is there to be read. May be dropped and called again.
     pub(crate) async fn ready(&mut self) -> Result<(), ReadEnd> {
         while self.carry.is_empty() {
-            self.half.readable().await?;
-            if self.fill()? == Some(0) {
+            if self.fill().await? == 0 {
                 return Err(ReadEnd::Closed);
             }
         }
@@ -84,11 +91,16 @@ impl Reader {
             if let Some(header) = self.carry.first_chunk::<HEADER_SIZE>() {
                 break *header;
             }
-            in_time(self.stalled_after, until, self.half.readable()).await??;
-            if self.fill()? == Some(0) {
+            if milena_tls::is_client_hello(&self.carry) {
+                return Err(ReadEnd::TlsClient);
+            }
+            if in_time(self.stalled_after, until, self.fill()).await?? == 0 {
                 return Err(ReadEnd::WithinRequest);
             }
         };
+        if milena_tls::is_client_hello(&header) {
+            return Err(ReadEnd::TlsClient);
+        }
         let len = body_len(&header, limit)?;
         self.carry.advance(HEADER_SIZE);
         if self.carry.len() < len {
@@ -140,18 +152,17 @@ impl Reader {
         Ok((Bytes::from(body), charge))
     }
 
-    /// Takes what is there; `None` when it is not there after all. The buffer lives on the stack of this call, so a
-    /// connection that waits holds none.
-    fn fill(&mut self) -> io::Result<Option<usize>> {
-        let mut head = [0u8; HEAD_BYTES];
-        match self.half.try_read(&mut head) {
-            Ok(read) => {
-                self.carry.extend_from_slice(head.get(..read).unwrap_or_default());
-                Ok(Some(read))
-            }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
-            Err(error) => Err(error),
-        }
+    /// Waits for bytes and takes what is there. The buffer lives on the stack of one poll, so a connection that waits holds
+    /// none. May be dropped and called again.
+    async fn fill(&mut self) -> io::Result<usize> {
+        poll_fn(|context| {
+            let mut head = [0u8; HEAD_BYTES];
+            let mut head = ReadBuf::new(&mut head);
+            ready!(Pin::new(&mut self.half).poll_read(context, &mut head))?;
+            self.carry.extend_from_slice(head.filled());
+            Poll::Ready(Ok(head.filled().len()))
+        })
+        .await
     }
 }
 

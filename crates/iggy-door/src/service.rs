@@ -1,13 +1,14 @@
 //! What all connections share.
 
-use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
+use std::sync::{Arc, OnceLock};
 
 use milena_server::lifecycle::Lifecycle;
 use milena_server::memory::Memory;
 use milena_server::metrics::Counter;
 use milena_server::quiet::QuietLog;
 use milena_store::{Store, StoreError};
+use milena_tls::TlsPort;
 use tokio::sync::Semaphore;
 
 use crate::admin::TopicAdmin;
@@ -31,6 +32,8 @@ pub struct DoorMetrics {
     pub refused_per_address: Counter,
     /// Failures of accept itself, such as too many open files.
     pub accept_errors: Counter,
+    /// Closed because the TLS handshake failed.
+    pub closed_handshake: Counter,
     /// Closed because no request came in time.
     pub closed_idle: Counter,
     /// Closed because a request or an answer stopped on its way.
@@ -51,6 +54,8 @@ pub struct DoorMetrics {
     pub messages_in: Counter,
     /// Messages returned by polls.
     pub messages_out: Counter,
+    /// The certificate and the handshakes, where connections begin with TLS.
+    pub tls: OnceLock<Arc<TlsPort>>,
 }
 
 /// What all connections share.

@@ -68,6 +68,7 @@ impl Gateway {
             password: Some(Secret::new("secret")),
             offset_rules: OffsetRules::Server,
             instance_id: 0,
+            tls: None,
             limits: DoorLimits::default(),
         };
         let store: Arc<dyn Store> = Arc::new(MemoryStore::new());

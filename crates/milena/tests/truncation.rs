@@ -49,6 +49,7 @@ impl World {
             password: Some(Secret::new("secret")),
             offset_rules: OffsetRules::Server,
             instance_id: 0,
+            tls: None,
             limits: DoorLimits::default(),
         };
         let store: Arc<dyn Store> = Arc::new(memory.again());

@@ -19,7 +19,7 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use kit::{Scrape, open_door, scrape, until, watch};
+use kit::{Scrape, open_door, open_door_with, scrape, until, watch};
 use milena_groups::{Departure, GroupEvent, RebalanceCause};
 use milena_iggy_door::{DoorMetrics, DoorWatch};
 use milena_server::metrics::{Counter, Histogram};
@@ -27,13 +27,14 @@ use milena_server::{Broker, ListenerConfig};
 use milena_testkit::TestServer;
 use milena_testkit::tls::{Authority, BOTH};
 use milena_tls::Reason;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 /// What happens by itself between two scrapes stays far below it.
 const STEP: u64 = 1_000;
 
 /// Families of which neither a counter nor a histogram of the server is the source, so that nothing can be added to it here; each
 /// has a test of its own, or shows what the system says.
-const OTHERS: [&str; 10] = [
+const OTHERS: [&str; 13] = [
     "process_cpu_seconds_total",
     "milena_request_memory_waits_total",
     "milena_requests_total",
@@ -43,6 +44,9 @@ const OTHERS: [&str; 10] = [
     "milena_tls_handshakes_total",
     "milena_tls_handshakes_failed_total",
     "milena_tls_renewals_total",
+    "milena_iggy_tls_handshakes_total",
+    "milena_iggy_tls_handshakes_failed_total",
+    "milena_iggy_tls_renewals_total",
     "milena_group_members_gone_total",
     "milena_group_rebalances_total",
 ];
@@ -161,6 +165,7 @@ fn of_door(metrics: &DoorMetrics) -> Vec<Row<'_>> {
         (REFUSED, &[("limit", "connections_max")], &metrics.refused),
         (REFUSED, &[("limit", "connections_per_address_max")], &metrics.refused_per_address),
         ("milena_iggy_connections_accept_errors_total", &[], &metrics.accept_errors),
+        (CLOSED, &[("reason", "tls_handshake")], &metrics.closed_handshake),
         (CLOSED, &[("reason", "idle")], &metrics.closed_idle),
         (CLOSED, &[("reason", "stalled")], &metrics.closed_stalled),
         (CLOSED, &[("reason", "protocol_error")], &metrics.closed_protocol),
@@ -272,6 +277,8 @@ async fn handshakes_and_certificates_are_told_by_listener() {
     let secure = ListenerConfig { tls, ..ListenerConfig::new("secure", SocketAddr::from(([127, 0, 0, 1], 0))) };
     let server = TestServer::builder().config(|config| config.listeners.push(secure)).start().await;
     let monitor = watch(&server).await;
+    let door = open_door_with(&server, |config| config.tls = Some(authority.sign_until("iggy", 2040).files())).await;
+    monitor.watch_door(door.watch());
     let address = server.server().addresses()[1].address;
     let listener: Labels = &[("listener", "secure")];
 
@@ -289,6 +296,16 @@ async fn handshakes_and_certificates_are_told_by_listener() {
         port.renew();
     }
 
+    drop(milena_testkit::tls::connect(&authority.client(BOTH, None), door.address()).await.unwrap());
+    let plain = async {
+        let mut stream = tokio::net::TcpStream::connect(door.address()).await.unwrap();
+        stream.write_all(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
+        let _ = stream.read(&mut [0]).await;
+    };
+    tokio::time::timeout(Duration::from_secs(20), plain).await.expect("it is closed");
+    std::fs::write(authority.folder().join("iggy.key.pem"), "no key").unwrap();
+    door.metrics().tls.get().unwrap().renew();
+
     let failed: Labels = &[("listener", "secure"), ("reason", "plain_text")];
     let counted = |scrape: &Scrape| scrape.find("milena_tls_handshakes_failed_total", failed) == Some(2.0);
     let now = until(&monitor, "two failures", counted).await;
@@ -300,4 +317,11 @@ async fn handshakes_and_certificates_are_told_by_listener() {
         let labels = [("listener", "secure"), ("reason", reason.name())];
         assert!(now.find("milena_tls_handshakes_failed_total", &labels).is_some(), "{reason:?}");
     }
+    let now = until(&monitor, "the handshake of an Iggy client", |scrape| {
+        scrape.find("milena_iggy_tls_handshakes_failed_total", &[("reason", "plain_text")]) == Some(1.0)
+    })
+    .await;
+    assert_eq!(now.value("milena_iggy_tls_handshakes_total", &[]), 1.0);
+    assert_eq!(now.value("milena_iggy_tls_certificate_expiry_timestamp_seconds", &[]), expiry);
+    assert_eq!(now.value("milena_iggy_tls_renewals_total", &[("result", "refused")]), 1.0);
 }

@@ -137,7 +137,7 @@ impl Default for ServerConfig {
             cluster: None,
             coordinators: Arc::new(Alone),
             slow_request: Duration::from_secs(1),
-            certificate_check: Duration::from_secs(10),
+            certificate_check: milena_tls::CHECK_INTERVAL,
             sasl: Box::default(),
             limits: Limits::default(),
         }

@@ -56,6 +56,7 @@ impl IggySide {
             password: Some(Secret::new("secret")),
             offset_rules: OffsetRules::Server,
             instance_id: 0,
+            tls: None,
             limits: DoorLimits::default(),
         };
         let opened = DOORS.spawn(async {

@@ -4,10 +4,12 @@ use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
+use tokio::time::timeout;
 use tokio_rustls::server::TlsStream;
 
 /// A connection after its handshake. A clone is the same connection, so that one task can have a reading and a writing
@@ -50,6 +52,11 @@ impl TlsConnection {
     /// What the system says.
     pub async fn shutdown(&mut self) -> io::Result<()> {
         AsyncWriteExt::shutdown(self).await
+    }
+
+    /// As [`TlsConnection::shutdown`], for as long as that. False when the client is gone, or does not read.
+    pub async fn leave(&mut self, within: Duration) -> bool {
+        matches!(timeout(within, self.shutdown()).await, Ok(Ok(())))
     }
 
     /// Throws encrypted bytes away that have arrived, as [`TcpStream::try_read`] would read them.

@@ -3,6 +3,7 @@
 //! - [`TlsFiles`], [`load`]: what is configured of a port, read and checked, with errors that name the key and the file
 //! - [`TlsPort`]: the certificate of a port, which is read again while it runs, and its handshakes, counted
 //! - [`TlsConnection`]: a connection after its handshake, for a reading and a writing half
+//! - [`Sink`], [`push`]: the writing half, also of plain TCP, which keeps nothing back
 //! - [`Failure`], [`Reason`]: why a handshake failed, in words for an operator
 //! - [`Connector`]: the other side, which always verifies
 //!
@@ -15,10 +16,12 @@ mod connection;
 mod failure;
 mod files;
 mod port;
+mod sink;
 
 pub use certificate::Validity;
 pub use client::{Connector, ConnectorError};
 pub use connection::TlsConnection;
 pub use failure::{Failure, Reason};
 pub use files::{ClientAuth, Loaded, TlsError, TlsFiles, Warning, load};
-pub use port::{HandshakeCounts, Renewal, TlsPort, is_client_hello, warn_of};
+pub use port::{CHECK_INTERVAL, HandshakeCounts, Renewal, TlsPort, begins_with_tls, is_client_hello, warn_of};
+pub use sink::{Sink, push};

@@ -18,10 +18,27 @@ use crate::files::{Contents, TlsError, TlsFiles, Warning, date};
 /// First byte of a connection that begins with TLS: a handshake record (RFC 8446, 5.1).
 const HANDSHAKE: u8 = 0x16;
 
-/// True when bytes begin as every client of TLS does: with a record of a handshake, in a version of SSL 3 or TLS.
+/// Time between two looks at the files of a port.
+pub const CHECK_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Message of a handshake that a client begins with (RFC 8446, 4).
+const CLIENT_HELLO: u8 = 1;
+
+/// True when bytes begin with a record of a handshake, in a version of SSL 3 or TLS: as TLS does, and little else.
+#[must_use]
+pub fn begins_with_tls(bytes: &[u8]) -> bool {
+    bytes.starts_with(&[HANDSHAKE, 3])
+}
+
+/// True when bytes begin as a client of TLS does: with a record that holds one `ClientHello`. Random bytes do so once in
+/// 2^60 times.
 #[must_use]
 pub fn is_client_hello(bytes: &[u8]) -> bool {
-    bytes.starts_with(&[HANDSHAKE, 3])
+    let Some(&[HANDSHAKE, 3, _, high, low, CLIENT_HELLO, 0, body_high, body_low]) = bytes.first_chunk::<9>() else {
+        return false;
+    };
+    // The message has a head of four bytes.
+    u16::from_be_bytes([high, low]).checked_sub(4) == Some(u16::from_be_bytes([body_high, body_low]))
 }
 
 /// A port whose connections begin with TLS.

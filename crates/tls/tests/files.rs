@@ -1,6 +1,6 @@
 //! What is read from files: each form of a key, each mistake, each warning.
 
-#![allow(clippy::unwrap_used, clippy::panic, missing_docs, reason = "test code")]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, missing_docs, reason = "test code")]
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -125,4 +125,18 @@ fn files_are_taken_when_they_changed_and_are_good_and_refused_once_when_they_are
     assert!(matches!(port.renew(), Renewal::Renewed(validity, _) if validity.not_after > first.not_after));
     assert!(port.validity().not_after > first.not_after);
     assert_eq!((port.counts().renewed(), port.counts().not_renewed()), (1, 2));
+}
+
+#[test]
+fn a_client_is_known_by_its_first_message_and_nothing_less() {
+    // Only a whole record that holds one message is taken for one.
+    for bytes in [&[0x16, 3, 1, 0, 200, 1, 0, 0, 196][..], &[0x16, 3, 3, 6, 0, 1, 0, 5, 252]] {
+        assert!(milena_tls::is_client_hello(bytes));
+        for at in [0, 1, 3, 5, 6, 8] {
+            let mut other = bytes.to_vec();
+            other[at] ^= 0x40;
+            assert!(!milena_tls::is_client_hello(&other), "{other:?}");
+        }
+        assert!(!milena_tls::is_client_hello(&bytes[..8]));
+    }
 }

@@ -207,6 +207,7 @@ mod tests {
             password: Some(Secret::new("secret")),
             offset_rules: OffsetRules::Server,
             instance_id: 0,
+            tls: None,
             limits: DoorLimits::default(),
         };
         let admin: Arc<dyn TopicAdmin> = Arc::new(Arc::clone(&store));

@@ -34,6 +34,7 @@ pub(crate) fn config() -> DoorConfig {
         password: Some(Secret::new(PASSWORD)),
         offset_rules: OffsetRules::Server,
         instance_id: 0,
+        tls: None,
         limits: DoorLimits::default(),
     }
 }

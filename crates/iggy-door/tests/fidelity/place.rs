@@ -124,6 +124,7 @@ impl Running {
             password: Some(Secret::new(login::PASSWORD)),
             offset_rules: OffsetRules::Server,
             instance_id: 0,
+            tls: None,
             limits: DoorLimits {
                 poll_bytes_max: POLL_BYTES_MAX,
                 rebalancing_timeout: Duration::from_millis(REBALANCING_TIMEOUT_MS),

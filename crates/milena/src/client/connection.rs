@@ -27,6 +27,11 @@ const FRAME_BYTES_TRUSTED: usize = 1 << 20;
 /// Kafka's software name and version fields take only such characters.
 const SOFTWARE_NAME: &str = "milena";
 
+/// The end of a wait for a connection.
+fn late<T>() -> io::Result<T> {
+    Err(io::Error::new(io::ErrorKind::TimedOut, "no answer"))
+}
+
 /// What a connection is carried by: TCP, or TLS over it.
 trait Stream: AsyncRead + AsyncWrite + Unpin + Send + std::fmt::Debug {}
 
@@ -47,7 +52,6 @@ pub(crate) struct Connection {
 impl Connection {
     /// Connects and asks what the server offers.
     pub(crate) async fn open(address: &Address, settings: &Settings) -> Result<Self> {
-        let late = || Err(io::Error::new(io::ErrorKind::TimedOut, "no answer"));
         let connecting = TcpStream::connect((address.host.as_str(), address.port));
         let connected = timeout(settings.connect_timeout, connecting).await;
         let stream = connected

@@ -1,8 +1,10 @@
 //! The keys of section `iggy_door`: the door for clients that speak Iggy's own protocol.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use milena_iggy_door::{DoorConfig, DoorLimits, OffsetRules, Secret};
+use milena_tls::{ClientAuth, TlsFiles};
 
 use super::keys::{Key, WIRE_MAX, chosen, count, number, text, time};
 use super::kinds::{Kind, Setting};
@@ -16,6 +18,8 @@ pub(crate) struct IggyDoorSettings {
     pub(crate) username: String,
     pub(crate) password: Secret,
     pub(crate) offset_rules: OffsetRules,
+    pub(crate) tls_certificate_file: String,
+    pub(crate) tls_key_file: String,
     pub(crate) limits: DoorLimits,
 }
 
@@ -27,6 +31,8 @@ impl Default for IggyDoorSettings {
             username: "iggy".to_owned(),
             password: Secret::new(""),
             offset_rules: OffsetRules::Server,
+            tls_certificate_file: String::new(),
+            tls_key_file: String::new(),
             limits: DoorLimits::default(),
         }
     }
@@ -67,8 +73,25 @@ impl IggyDoorSettings {
     /// Checks what one key alone cannot say without repeating a secret.
     pub(super) fn check(&self) -> Result<(), &'static str> {
         let length = self.password.reveal().len();
-        let fits = length == 0 || PASSWORD_BYTES.contains(&length);
-        if fits { Ok(()) } else { Err("iggy_door.password must have 3 to 100 bytes") }
+        if length != 0 && !PASSWORD_BYTES.contains(&length) {
+            return Err("iggy_door.password must have 3 to 100 bytes");
+        }
+        match (self.tls_certificate_file.is_empty(), self.tls_key_file.is_empty()) {
+            (false, true) => Err("iggy_door.tls_certificate_file is set and iggy_door.tls_key_file is not"),
+            (true, false) => Err("iggy_door.tls_key_file is set and iggy_door.tls_certificate_file is not"),
+            _ => Ok(()),
+        }
+    }
+
+    /// Certificate and key; `None` is plain text.
+    pub(super) fn tls(&self) -> Option<TlsFiles> {
+        let file = |text: &String| Some(PathBuf::from(text)).filter(|path| !path.as_os_str().is_empty());
+        Some(TlsFiles {
+            certificate: file(&self.tls_certificate_file)?,
+            key: file(&self.tls_key_file)?,
+            client_auth: ClientAuth::None,
+            client_ca: None,
+        })
     }
 }
 
@@ -87,6 +110,7 @@ impl Settings {
             password: Some(iggy.password.clone()).filter(|password| !password.reveal().is_empty()),
             offset_rules: iggy.offset_rules,
             instance_id: self.server.instance_id,
+            tls: iggy.tls(),
             limits: iggy.limits.clone(),
         })
     }
@@ -132,6 +156,20 @@ pub(super) const IGGY_DOOR: &[Key] = &[
                consumer or group.",
         get: |settings| Setting::Text(rules_name(settings.iggy_door.offset_rules).to_owned()),
         set: |settings, value| chosen(value, rules, &mut settings.iggy_door.offset_rules),
+    },
+    Key {
+        path: "iggy_door.tls_certificate_file",
+        kind: Kind::Text { allowed: "empty, or a PEM file", check: |_| true },
+        help: "Certificate of the port for Iggy clients, then those between it and the authority; empty is plain text.",
+        get: |settings| Setting::Text(settings.iggy_door.tls_certificate_file.clone()),
+        set: |settings, value| text(value, &mut settings.iggy_door.tls_certificate_file),
+    },
+    Key {
+        path: "iggy_door.tls_key_file",
+        kind: Kind::Text { allowed: "empty, or a PEM file", check: |_| true },
+        help: "Private key of that certificate.",
+        get: |settings| Setting::Text(settings.iggy_door.tls_key_file.clone()),
+        set: |settings, value| text(value, &mut settings.iggy_door.tls_key_file),
     },
     number!(
         frame_bytes_max,

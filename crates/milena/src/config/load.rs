@@ -263,15 +263,14 @@ impl Loaded {
 impl Loaded {
     /// The files of certificates: that they are there, can be used and belong together.
     fn check_tls(&mut self, mistakes: &mut Mistakes) {
-        for listener in &self.settings.server.listeners {
-            let Some(files) = &listener.tls else { continue };
-            match milena_tls::load(files, SystemTime::now()) {
-                Ok(loaded) => {
-                    let sentences =
-                        loaded.warnings.iter().map(|warning| format!("listener `{}`: {warning}", listener.name));
-                    self.warnings.extend(sentences);
-                }
-                Err(error) => mistakes.add(format!("listener `{}`: tls.{error}", listener.name)),
+        let listeners = self.settings.server.listeners.iter();
+        let of_listeners = listeners
+            .filter_map(|listener| Some((format!("listener `{}`: ", listener.name), "tls.", listener.tls.clone()?)));
+        let of_door = self.settings.iggy_door.tls().map(|files| (String::new(), "iggy_door.tls_", files));
+        for (place, section, files) in of_listeners.chain(of_door) {
+            match milena_tls::load(&files, SystemTime::now()) {
+                Ok(loaded) => self.warnings.extend(loaded.warnings.iter().map(|warning| format!("{place}{warning}"))),
+                Err(error) => mistakes.add(format!("{place}{section}{error}")),
             }
         }
     }

@@ -4,6 +4,7 @@ use std::fmt;
 
 use milena_iggy_door::DoorMetrics;
 
+use super::tls;
 use crate::writer::Families;
 
 pub(super) fn write(metrics: &DoorMetrics, connections: usize, families: &mut Families<'_>) -> fmt::Result {
@@ -54,10 +55,12 @@ pub(super) fn write(metrics: &DoorMetrics, connections: usize, families: &mut Fa
         "milena_iggy_connections_closed_total",
         "Connections of Iggy clients that the server closed, by reason.",
         [
+            ("tls_handshake", &metrics.closed_handshake),
             ("idle", &metrics.closed_idle),
             ("stalled", &metrics.closed_stalled),
             ("protocol_error", &metrics.closed_protocol),
         ]
         .map(|(reason, counter)| ([("reason", reason)], counter.get())),
-    )
+    )?;
+    tls::write_of_door(metrics.tls.get().map(|port| &**port), families)
 }

@@ -36,6 +36,30 @@ pub(super) fn write(broker: &Broker, families: &mut Families<'_>) -> fmt::Result
     )
 }
 
+/// The same of the port for Iggy clients, which are zeros while there is no TLS.
+pub(super) fn write_of_door(port: Option<&TlsPort>, families: &mut Families<'_>) -> fmt::Result {
+    families.gauges(
+        "milena_iggy_tls_certificate_expiry_timestamp_seconds",
+        "When the certificate of the port for Iggy clients expires, in seconds since 1970; without a series where there is no TLS.",
+        port.map(|port| ([], expiry(port))),
+    )?;
+    families.counter(
+        "milena_iggy_tls_handshakes_total",
+        "TLS handshakes of Iggy clients that succeeded.",
+        port.map_or(0, |port| port.counts().completed()),
+    )?;
+    families.counters(
+        "milena_iggy_tls_handshakes_failed_total",
+        "TLS handshakes of Iggy clients that failed, by reason.",
+        Reason::ALL.map(|reason| ([("reason", reason.name())], port.map_or(0, |port| port.counts().failed(reason)))),
+    )?;
+    families.counters(
+        "milena_iggy_tls_renewals_total",
+        "Times that the files of that certificate changed, by what became of it.",
+        port.map_or([("renewed", 0), ("refused", 0)], renewals).map(|(result, count)| ([("result", result)], count)),
+    )
+}
+
 /// When its certificate expires, in seconds since 1970.
 fn expiry(port: &TlsPort) -> u64 {
     port.validity().not_after.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())

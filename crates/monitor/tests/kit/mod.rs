@@ -35,16 +35,22 @@ pub(crate) async fn watch_with(server: &TestServer, settings: MonitorSettings) -
 
 /// A door for Iggy clients on the store of the server.
 pub(crate) async fn open_door(server: &TestServer) -> Door {
+    open_door_with(server, |_| {}).await
+}
+
+pub(crate) async fn open_door_with(server: &TestServer, change: impl FnOnce(&mut DoorConfig)) -> Door {
     let broker = server.server().broker();
-    let config = DoorConfig {
+    let mut config = DoorConfig {
         listen: SocketAddr::from(([127, 0, 0, 1], 0)),
         advertised: None,
         username: "iggy".to_owned(),
         password: Some(Secret::new("secret")),
         offset_rules: OffsetRules::Server,
         instance_id: 0,
+        tls: None,
         limits: DoorLimits::default(),
     };
+    change(&mut config);
     let (store, memory) = (Arc::clone(&broker.store), Arc::clone(&broker.memory));
     Box::pin(Door::open(config, store, Arc::new(broker.topics.clone()), memory)).await.unwrap()
 }

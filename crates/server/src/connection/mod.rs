@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
+use milena_tls::Sink;
 use tokio::io::AsyncRead;
 use tokio::time::sleep_until;
 
@@ -27,7 +28,6 @@ use crate::listener::Held;
 pub(crate) use end::End;
 use reader::Reader;
 use slot::{Frame, Slot, is_produce};
-use transport::Sink;
 pub(crate) use transport::Transport;
 use writer::Writer;
 

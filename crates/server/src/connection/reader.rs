@@ -95,7 +95,7 @@ impl<'a, R: AsyncRead + Unpin> Reader<'a, R> {
                 let (min, max, bound) = self.bounds();
                 return match len {
                     _ if len < min => Err(End::BadLength(declared)),
-                    _ if len > max && milena_tls::is_client_hello(prefix) => Err(End::TlsClient),
+                    _ if len > max && milena_tls::begins_with_tls(prefix) => Err(End::TlsClient),
                     _ if len > max => Err(End::FrameTooLarge { declared: len, bound, limit: max }),
                     _ => Ok(len),
                 };

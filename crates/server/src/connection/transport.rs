@@ -3,11 +3,10 @@
 //! A connection is compiled for each, so that plain TCP pays nothing for the other.
 
 use std::io;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use milena_tls::TlsConnection;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use milena_tls::{Sink, TlsConnection};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{ReadHalf, WriteHalf};
 use tokio::time::timeout;
@@ -23,30 +22,6 @@ const REFUSED_BYTES_MAX: u64 = 16 << 10;
 
 /// Reads after which throwing away lets other tasks run.
 const DISCARDED_READS_MAX: usize = 16;
-
-/// Where answers are written to.
-pub(crate) trait Sink: AsyncWrite + Unpin {
-    /// Whether what was written can be kept back.
-    const KEEPS_BACK: bool = false;
-
-    /// Sends some of what was written and is not sent yet; true when more of it is left.
-    fn poll_push(&mut self, _context: &mut Context<'_>) -> Poll<io::Result<bool>> {
-        Poll::Ready(Ok(false))
-    }
-}
-
-impl Sink for WriteHalf<'_> {}
-
-impl Sink for TlsConnection {
-    const KEEPS_BACK: bool = true;
-
-    fn poll_push(&mut self, context: &mut Context<'_>) -> Poll<io::Result<bool>> {
-        TlsConnection::poll_push(self, context)
-    }
-}
-
-#[cfg(test)]
-impl Sink for tokio::io::DuplexStream {}
 
 /// A stream that has a reading and a writing half, both polled by one task.
 pub(crate) trait Transport: Send {
@@ -96,14 +71,14 @@ impl Transport for TlsConnection {
     }
 
     async fn part(mut self) {
-        if say_goodbye(&mut self).await {
+        if TlsConnection::leave(&mut self, PARTING_MAX).await {
             drain(|| self.readable(), |room| self.try_discard(room)).await;
         }
     }
 
     /// Clients take an end without a word for an attack or a fault, and some log it.
     async fn leave(mut self) {
-        say_goodbye(&mut self).await;
+        TlsConnection::leave(&mut self, PARTING_MAX).await;
     }
 }
 
@@ -117,11 +92,6 @@ pub(super) async fn until_it_goes(read: impl AsyncRead + Unpin) {
         while rest.read(&mut bytes).await.is_ok_and(|read| read > 0) {}
     };
     let _ = timeout(REFUSED_MAX, gone).await;
-}
-
-/// Sends `close_notify`, after what is still to be sent. False when the client is gone, or does not read.
-async fn say_goodbye(connection: &mut TlsConnection) -> bool {
-    matches!(timeout(PARTING_MAX, connection.shutdown()).await, Ok(Ok(())))
 }
 
 /// Throws away what a client still sends, for a moment. Nothing is waited for when nothing has arrived yet.

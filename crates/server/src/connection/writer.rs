@@ -1,16 +1,15 @@
 //! Answers to bytes.
 
 use std::collections::VecDeque;
-use std::future::poll_fn;
 use std::io::IoSlice;
 use std::time::Duration;
 
 use bytes::{Buf, Bytes};
+use milena_tls::Sink;
 use tokio::io::AsyncWriteExt;
 use tokio::time::timeout;
 
 use super::end::End;
-use super::transport::Sink;
 use crate::dispatch::Pieces;
 use crate::metrics::Counter;
 
@@ -100,15 +99,8 @@ impl<'a, W: Sink> Writer<'a, W> {
 
     /// Sends what the sink keeps back of what it took.
     async fn push(&mut self) -> Result<(), End> {
-        if !W::KEEPS_BACK {
-            return Ok(());
-        }
-        loop {
-            let pushing = timeout(self.stalled_after, poll_fn(|context| self.sink.poll_push(context)));
-            if !pushing.await.map_err(|_| End::WriteStalled)?? {
-                return Ok(());
-            }
-        }
+        let pushed = milena_tls::push(&mut self.sink, self.stalled_after).await;
+        Ok(pushed.map_err(|_| End::WriteStalled)??)
     }
 }
 

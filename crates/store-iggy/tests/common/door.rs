@@ -93,6 +93,7 @@ impl TestServer {
             password: Some(Secret::new(PASSWORD)),
             offset_rules: self.rules,
             instance_id: 0,
+            tls: None,
             limits: DoorLimits::default(),
         };
         let store: Arc<dyn Store> =

@@ -43,6 +43,7 @@ pub(crate) async fn open_door(
         password: Some(Secret::new(password)),
         offset_rules,
         instance_id: 0,
+        tls: None,
         limits,
     };
     let admin: Arc<dyn TopicAdmin> = Arc::new(Arc::clone(&store));
