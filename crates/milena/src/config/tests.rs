@@ -8,7 +8,7 @@ use milena_server::config::Idempotence;
 use milena_store::Durability;
 use tokio::sync::Semaphore;
 
-use super::keys::{self, CONFIG_VARIABLE, OTHER_VARIABLES, find};
+use super::keys::{self, OTHER_VARIABLES, find};
 use super::load::Loaded;
 use super::*;
 
