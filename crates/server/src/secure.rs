@@ -50,7 +50,8 @@ pub(crate) async fn run(
     stream: TcpStream,
     held: Held,
 ) {
-    let deadline = tokio::time::Instant::now() + broker.config.limits.authentication_timeout;
+    // Together with the login that may follow.
+    let deadline = connection.authenticates_until(&broker);
     // Boxed, so that a connection does not hold the state of its handshake for ever.
     let accepting = Box::pin(port.accept(stream, deadline));
     let accepted = tokio::select! {
