@@ -16,7 +16,9 @@ use crate::driver::{COMMIT_PATIENCE, Command, Driver, Parts};
 use crate::member::{Context, Member};
 use crate::shared::Shared;
 use crate::wake::Wake;
-use crate::{Buffers, Checkpoint, Commit, Error, Event, Input, Lag, Lane, Order, PartitionStatus, Reset, Settings};
+use crate::{
+    Buffers, Checkpoint, Commit, Epoch, Error, Event, Input, Lag, Lane, Order, PartitionStatus, Reset, Settings,
+};
 
 /// How a consumer is made.
 #[derive(Debug, Clone)]
@@ -273,8 +275,16 @@ pub struct Events {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Happened {
-    /// To that partition.
-    To(TopicPartition, Event),
+    /// To a partition.
+    To {
+        /// Which one.
+        partition: TopicPartition,
+        /// In that assignment, as [`Delivery::epoch`] names it: events and deliveries come by different ways, and the partition may have
+        /// been assigned anew by the time that this is heard.
+        epoch: Epoch,
+        /// What happened.
+        event: Event,
+    },
     /// To the consumer as a whole: the client reports an error, and goes on trying. Broker out of reach, unknown topic, a group that does
     /// not take this member.
     Trouble {

@@ -274,10 +274,7 @@ impl Driver {
     fn obey(&mut self) {
         while let Ok(command) = self.commands.try_recv() {
             match command {
-                Command::Commit(reply) => {
-                    self.commit_all();
-                    self.commits.wait(reply);
-                }
+                Command::Commit(reply) => self.commits.wait(self.shared.flush(), reply),
                 Command::Close(reply, drain) => {
                     self.closing.push(reply);
                     self.leave_all(drain);

@@ -25,6 +25,7 @@ mod resolve;
 mod types;
 
 pub use commit::CommitFailure;
+pub(crate) use commit::Covering;
 pub use types::{AckOutcome, CommitId, Epoch, Input, Output, Reset, Resolved};
 
 use crate::event::{Event, ResolveFault};

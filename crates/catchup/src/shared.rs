@@ -13,6 +13,7 @@ use crate::State::{CatchingUp, Live, Merging};
 use crate::consumer::Happened;
 use crate::delivery::TopicPartition;
 use crate::error::refuses;
+use crate::partition::Covering;
 use crate::receivers::Receivers;
 use crate::wake::Wake;
 use crate::{
@@ -108,9 +109,16 @@ impl Shared {
         self.events.subscribe()
     }
 
+    /// Tells of an assignment, from outside of a step.
     pub(crate) fn tell(&self, partition: &TopicPartition, event: Event) {
+        if let Some(epoch) = self.epoch(partition) {
+            self.tell_in(epoch, partition, event);
+        }
+    }
+
+    fn tell_in(&self, epoch: Epoch, partition: &TopicPartition, event: Event) {
         // Nobody has to listen.
-        let _ = self.events.send(Happened::To(partition.clone(), event));
+        let _ = self.events.send(Happened::To { partition: partition.clone(), epoch, event });
     }
 
     /// An error of the consumer as a whole. Who waits for a record hears of it when waiting will not help.
@@ -151,6 +159,22 @@ impl Shared {
     pub(crate) fn step_in(&self, epoch: Epoch, input: Input) {
         let done = self.apply(&mut self.state.lock(), epoch, input, None);
         self.receivers.wake(done.queued);
+    }
+
+    /// Wants everything committed that is finished now. Answers what covers it, for each assignment.
+    pub(crate) fn flush(&self) -> Vec<(Epoch, Covering)> {
+        let mut state = self.state.lock();
+        let epochs: Vec<_> = state.slots.keys().copied().collect();
+        for epoch in &epochs {
+            // A commit queues no record.
+            self.apply(&mut state, *epoch, Input::CommitDue, None);
+        }
+        state.slots.iter().map(|(epoch, slot)| (*epoch, slot.machine.covering())).collect()
+    }
+
+    /// Whether that has its answer, or the assignment is over.
+    pub(crate) fn covered(&self, epoch: Epoch, by: &mut Covering) -> bool {
+        self.state.lock().slots.get(&epoch).is_none_or(|slot| slot.machine.covered(by))
     }
 
     /// How many records, and bytes of them, a lane of a partition takes before it is full.
@@ -327,7 +351,7 @@ impl Shared {
                     state.live.retain(|queued| queued.epoch != epoch);
                     state.backfill.retain(|queued| queued.epoch != epoch);
                 }
-                Output::Event(event) => self.tell(&slot.partition, event),
+                Output::Event(event) => self.tell_in(epoch, &slot.partition, event),
                 what => {
                     released |= what == Output::Released;
                     state.tasks.push_back(Task { partition: slot.partition.clone(), epoch, what });

@@ -27,7 +27,7 @@ fn what_is_promised_passes() {
     let mut order = Order::default();
     let fork = Some(10);
     deliver(&mut order, 1, &[(true, 10, fork), (false, 5, fork), (true, 12, fork), (false, 9, fork)]);
-    order.caught_up_at("t", 0, 10);
+    order.caught_up("t", 0, 1);
     deliver(&mut order, 1, &[(true, 13, fork)]);
     // O5: another assignment may begin lower.
     deliver(&mut order, 2, &[(false, 5, Some(20)), (true, 20, Some(20))]);
@@ -63,7 +63,7 @@ fn o3_a_second_fork_of_an_assignment_is_noticed() {
 fn o4_backfill_after_the_end_of_the_gap_is_noticed() {
     let mut order = Order::default();
     deliver(&mut order, 1, &[(true, 10, Some(10)), (false, 5, Some(10))]);
-    order.caught_up_at("t", 0, 10);
+    order.caught_up("t", 0, 1);
     deliver(&mut order, 1, &[(false, 6, Some(10))]);
 }
 
@@ -111,9 +111,12 @@ fn what_was_not_committed_or_came_too_late_may_come_again() {
     killed.killed(0, second_is_stored());
     killed.delivered(1, (0, 0));
     assert_eq!(killed.judge(&[2]), (3, 1));
-    for reason in
-        ["t/0: Lost", "t/0: CommitFailed(Refused(27))", "t 0 1: too late, it will come again", "t 0 1: not open"]
-    {
+    for reason in [
+        "t/0, epoch 1: Lost",
+        "t/0, epoch 1: CommitFailed(Refused(27))",
+        "t 0 1: too late, it will come again",
+        "t 0 1: not open",
+    ] {
         let book = book();
         book.heard(0, "t", reason);
         book.delivered(1, (0, 1));
@@ -122,7 +125,7 @@ fn what_was_not_committed_or_came_too_late_may_come_again() {
     // One that has lost the partition and does not know it yet gets what another one has finished.
     let behind = book();
     behind.delivered(1, (0, 1));
-    behind.heard(1, "t", "t/0: Lost");
+    behind.heard(1, "t", "t/0, epoch 1: Lost");
     assert_eq!(behind.judge(&[2]), (3, 1));
     let restarted = book();
     restarted.restarted(second_is_stored());

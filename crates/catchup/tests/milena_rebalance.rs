@@ -33,7 +33,7 @@ fn place(delivery: &Delivery) -> (i32, i64) {
 async fn event_of(consumer: &mut Watched, wanted: impl Fn(&Event) -> bool) -> TopicPartition {
     let find = async {
         loop {
-            if let Some(Happened::To(partition, event)) = consumer.events.next().await
+            if let Some(Happened::To { partition, event, .. }) = consumer.events.next().await
                 && wanted(&event)
             {
                 return partition;

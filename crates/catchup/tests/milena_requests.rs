@@ -19,6 +19,7 @@ use milena_testkit::proxy::Mode;
 use milena_testkit::{Proxy, TestServer};
 use support::milena::{GROUP, TOPIC, create};
 use support::{Watched, commit, committed, config, produce};
+use tokio::sync::mpsc;
 
 const FETCH: i16 = 1;
 const OFFSET_COMMIT: i16 = 8;
@@ -32,12 +33,14 @@ struct Requests {
 }
 
 impl Requests {
-    fn take(&mut self, connection: u64, bytes: &[u8]) {
+    /// Answers the requests that are whole now.
+    fn take(&mut self, connection: u64, bytes: &[u8]) -> Vec<(i16, String)> {
         let stretch = self.stretches.entry(connection).or_default();
+        let before = self.seen.len();
         stretch.extend_from_slice(bytes);
         while let Some(length) = stretch.first_chunk::<4>().map(|length| u32::from_be_bytes(*length) as usize) {
             if stretch.len() < 4 + length {
-                return;
+                break;
             }
             let frame: Vec<_> = stretch.drain(..4 + length).collect();
             let number = |at: usize| i16::from_be_bytes([frame[at], frame[at + 1]]);
@@ -45,6 +48,7 @@ impl Requests {
             let client = String::from_utf8(frame[14..14 + usize::try_from(number(12)).unwrap()].to_vec()).unwrap();
             self.seen.push((number(4), client));
         }
+        self.seen[before..].to_vec()
     }
 }
 
@@ -58,6 +62,11 @@ struct World {
 impl World {
     /// Committed 70, end of the log 120.
     async fn new() -> Self {
+        Self::watched(|_| {}).await
+    }
+
+    /// As [`World::new`]. `watch` gets the requests that have become whole, before the server gets the last bytes of them.
+    async fn watched(watch: impl Fn(&[(i16, String)]) + Send + Sync + 'static) -> Self {
         let requests = Arc::<Mutex<Requests>>::default();
         let seer = Arc::clone(&requests);
         let mut bind = None;
@@ -65,7 +74,10 @@ impl World {
             config.groups.initial_rebalance_delay = Duration::ZERO;
             bind = Some(config.listeners[0].bind);
         });
-        let observer = move |connection, bytes: &[u8]| seer.lock().unwrap().take(connection, bytes);
+        let observer = move |connection, bytes: &[u8]| {
+            let new = seer.lock().unwrap().take(connection, bytes);
+            watch(&new);
+        };
         let proxy = Proxy::observed(bind.unwrap(), Some(Arc::new(observer))).await;
         let address = proxy.address();
         let builder = builder.config(|config| {
@@ -84,6 +96,17 @@ impl World {
     /// How many requests of that key there were from the member or from the reader.
     fn count(&self, key: i16, client: &str) -> usize {
         self.requests.lock().unwrap().seen.iter().filter(|seen| **seen == (key, client.to_owned())).count()
+    }
+
+    /// Waits until there were so many.
+    async fn until_count(&self, key: i16, client: &str, wanted: usize) {
+        let look = async {
+            while self.count(key, client) < wanted {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        tokio::time::timeout(support::SOON, look).await.expect("requests in time");
+        assert_eq!(self.count(key, client), wanted);
     }
 
     fn builder(&self) -> milena_catchup::Builder {
@@ -138,14 +161,60 @@ async fn b25_views_that_come_while_a_commit_is_under_way_become_one() {
         // Asked for, and not answered.
         assert!(tokio::time::timeout(Duration::from_millis(200), &mut commit).await.is_err());
         commits.push(commit);
+        world.until_count(OFFSET_COMMIT, "member", 1).await;
     }
-    assert_eq!(world.count(OFFSET_COMMIT, "member"), 1);
     world.proxy.set(Mode::Pass);
     for commit in commits {
         tokio::time::timeout(support::SOON, commit).await.expect("an answer").unwrap();
     }
     assert_eq!(world.count(OFFSET_COMMIT, "member"), 2);
     assert_eq!(committed(&world.bootstrap, GROUP, TOPIC, 0).unwrap().0, 74);
+}
+
+/// Whenever a commit is on its way, before the broker has it, the next record is acknowledged, and that makes the next commit due.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_commit_is_answered_while_acknowledgements_come_faster_than_answers() {
+    let (on_its_way, mut commits) = mpsc::unbounded_channel();
+    let (acknowledged, go_on) = std::sync::mpsc::channel();
+    let go_on = Mutex::new(go_on);
+    let world = World::watched(move |seen: &[(i16, String)]| {
+        let member = |(key, client): &&(i16, String)| *key == OFFSET_COMMIT && client == "member";
+        if seen.iter().any(|seen| member(&seen)) && on_its_way.send(()).is_ok() {
+            // Nobody answers when the test is over.
+            let _ = go_on.lock().unwrap().recv_timeout(support::SOON);
+        }
+    });
+    let world = world.await;
+    let every = Commit::Every(Duration::from_secs(3_600));
+    let mut consumer = Watched::start(world.builder().commit(every).commit_acks(1), &[TOPIC]);
+    let mut in_hand = Vec::new();
+    for _ in 0..50 {
+        in_hand.push(consumer.next().await);
+    }
+    let mut in_hand = in_hand.into_iter();
+    let first = in_hand.next().unwrap();
+    consumer.ack(first);
+    let commit = consumer.consumer.commit();
+    tokio::pin!(commit);
+    let answer = async {
+        loop {
+            tokio::select! {
+                biased;
+                answer = &mut commit => break Some(answer),
+                Some(()) = commits.recv() => {
+                    let Some(delivery) = in_hand.next() else { break None };
+                    assert_eq!(delivery.ack(), AckOutcome::Counted);
+                    acknowledged.send(()).unwrap();
+                }
+            }
+        }
+    };
+    let answer = tokio::time::timeout(support::SOON, answer).await.expect("an answer, or no record any more");
+    answer.expect("an answer before the acknowledgements end").unwrap();
+    // Commits that are on their way go on.
+    drop((commits, acknowledged));
+    let (floor, _) = committed(&world.bootstrap, GROUP, TOPIC, 0).unwrap();
+    assert!(floor > 70, "{floor}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

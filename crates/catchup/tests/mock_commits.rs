@@ -231,7 +231,8 @@ async fn b57_close_commits_and_leaves_and_a_drop_does_not_hang() {
     let start = Instant::now();
     let Watched { consumer, events, .. } = consumer;
     drop((consumer, events));
-    assert!(start.elapsed() < Duration::from_secs(1), "a drop took {:?}", start.elapsed());
+    // One that waited would wait for the delivery above until the drain's deadline, ten seconds.
+    assert!(start.elapsed() < Duration::from_secs(8), "a drop took {:?}", start.elapsed());
     // It commits behind the application's back what was finished, and gives the partition up.
     let deadline = Instant::now() + support::SOON;
     while stored(&bootstrap).0 != 90 {

@@ -12,7 +12,7 @@ mod support;
 
 use std::time::{Duration, Instant};
 
-use milena_catchup::{Event, Lag, Lane};
+use milena_catchup::{Event, Happened, Lag, Lane};
 use rdkafka::types::{RDKafkaApiKey, RDKafkaRespErr};
 use support::mock::{GROUP, Mock, TOPIC, behind};
 use support::{Watched, config, produce};
@@ -70,7 +70,7 @@ async fn a_drain_ends_whatever_the_broker_says_of_the_log() {
     let mut events = consumer.events;
     let close = consumer.consumer.close_within(drain);
     let deny = async {
-        while !matches!(events.next().await, Some(milena_catchup::Happened::To(_, Event::Draining))) {}
+        while !matches!(events.next().await, Some(Happened::To { event: Event::Draining, .. })) {}
         mock.request_errors(
             RDKafkaApiKey::ListOffsets,
             &[RDKafkaRespErr::RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED; 4],

@@ -10,7 +10,6 @@ use crate::{CommitId, Epoch, Input};
 impl Driver {
     /// Writes a checkpoint, the later the more often it failed.
     pub(super) fn store(&mut self, write: Write, attempt: u32) {
-        self.commits.saving();
         if attempt == 0 {
             self.send_write(write);
         } else {
@@ -29,7 +28,7 @@ impl Driver {
     }
 
     pub(super) fn saved(&mut self, partition: &TopicPartition, epoch: Epoch, id: CommitId, ok: bool) {
-        self.commits.saved(partition, ok);
+        self.commits.saved(epoch, partition, ok);
         self.shared.step_in(epoch, Input::Saved { id, ok });
     }
 }

@@ -1,6 +1,9 @@
 //! One commit at a time, with the newest view of every partition that has one to give.
+//!
+//! A call `commit` is a *flush*: it is answered when all that was finished at the call is, however many commits and checkpoints become due
+//! meanwhile.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::time::Instant;
 
 use tokio::sync::oneshot;
@@ -8,7 +11,29 @@ use tokio::sync::oneshot;
 use super::{Driver, back_off};
 use crate::broker::{Job, View};
 use crate::delivery::TopicPartition;
+use crate::partition::Covering;
 use crate::{CommitFailure, Epoch, Error, Input};
+
+/// Somebody waits for it.
+#[derive(Debug)]
+struct Flush {
+    /// Assignments whose commit or checkpoint is not answered yet.
+    open: HashMap<Epoch, Covering>,
+    /// What the last answers said that were no success.
+    failed: HashMap<Epoch, CommitFailure>,
+    unsaved: HashMap<Epoch, TopicPartition>,
+    reply: oneshot::Sender<Result<(), Error>>,
+}
+
+impl Flush {
+    fn answer(mut self) {
+        let failure = self.failed.drain().next().map(|(_, failure)| Error::Commit(failure));
+        let unsaved = self.unsaved.drain().next();
+        let unsaved = unsaved.map(|(_, partition)| Error::Checkpoint(format!("that of {partition} is not stored")));
+        // Whoever asked may have stopped waiting.
+        let _ = self.reply.send(failure.or(unsaved).map_or(Ok(()), Err));
+    }
+}
 
 #[derive(Debug, Default)]
 pub(super) struct Commits {
@@ -16,14 +41,7 @@ pub(super) struct Commits {
     waiting: HashMap<TopicPartition, (Instant, View)>,
     /// A commit is not answered yet.
     in_flight: bool,
-    /// Checkpoints that are not answered yet.
-    saving: usize,
-    /// Partitions whose last checkpoint failed since somebody waits.
-    unsaved: HashSet<TopicPartition>,
-    /// Wait until all that is waiting or in flight is answered.
-    flushes: Vec<oneshot::Sender<Result<(), Error>>>,
-    /// Commits that failed since somebody waits.
-    failed: HashMap<TopicPartition, CommitFailure>,
+    flushes: Vec<Flush>,
 }
 
 impl Commits {
@@ -38,8 +56,9 @@ impl Commits {
         }
     }
 
-    pub(super) fn wait(&mut self, reply: oneshot::Sender<Result<(), Error>>) {
-        self.flushes.push(reply);
+    pub(super) fn wait(&mut self, open: Vec<(Epoch, Covering)>, reply: oneshot::Sender<Result<(), Error>>) {
+        let (open, failed, unsaved) = (open.into_iter().collect(), HashMap::new(), HashMap::new());
+        self.flushes.push(Flush { open, failed, unsaved, reply });
     }
 
     pub(super) fn next_time(&self) -> Option<Instant> {
@@ -54,56 +73,55 @@ impl Commits {
         self.waiting.extract_if(|_, (at, _)| *at <= now).map(|(_, (_, view))| view).collect()
     }
 
-    /// A checkpoint is on its way.
-    pub(super) fn saving(&mut self) {
-        self.saving += 1;
+    /// Those that wait for that assignment.
+    fn flushes_of(&mut self, epoch: Epoch) -> impl Iterator<Item = &mut Flush> {
+        self.flushes.iter_mut().filter(move |flush| flush.open.contains_key(&epoch))
+    }
+
+    fn committed(&mut self, epoch: Epoch, result: Result<(), CommitFailure>) {
+        for flush in self.flushes_of(epoch) {
+            match result {
+                Ok(()) => flush.failed.remove(&epoch),
+                Err(failure) => flush.failed.insert(epoch, failure),
+            };
+        }
     }
 
     /// A checkpoint was answered.
-    pub(super) fn saved(&mut self, partition: &TopicPartition, ok: bool) {
-        self.saving = self.saving.saturating_sub(1);
-        if ok {
-            self.unsaved.remove(partition);
-        } else {
-            self.unsaved.insert(partition.clone());
+    pub(super) fn saved(&mut self, epoch: Epoch, partition: &TopicPartition, ok: bool) {
+        for flush in self.flushes_of(epoch) {
+            if ok {
+                flush.unsaved.remove(&epoch);
+            } else {
+                flush.unsaved.insert(epoch, partition.clone());
+            }
         }
     }
 
-    fn answer_flushes(&mut self) {
-        if self.in_flight || self.saving > 0 || !self.waiting.is_empty() {
-            return;
-        }
-        let failure = self.failed.drain().next().map(|(_, failure)| Error::Commit(failure));
-        let unsaved = self
-            .unsaved
-            .drain()
-            .next()
-            .map(|partition| Error::Checkpoint(format!("that of {partition} is not stored")));
-        let failure = failure.or(unsaved);
-        for reply in self.flushes.drain(..) {
-            // Whoever asked may have stopped waiting.
-            let _ = reply.send(failure.clone().map_or(Ok(()), Err));
-        }
+    /// Answers the flushes that have nothing more to wait for.
+    fn answer_flushes(&mut self, covered: impl Fn(Epoch, &mut Covering) -> bool) {
+        let answered = self.flushes.extract_if(.., |flush| {
+            flush.open.retain(|epoch, by| !covered(*epoch, by));
+            flush.open.is_empty()
+        });
+        answered.for_each(Flush::answer);
     }
 }
 
 impl Driver {
     pub(super) fn send_commits(&mut self) {
         let views = self.commits.due(Instant::now());
-        if views.is_empty() {
-            return self.commits.answer_flushes();
+        if !views.is_empty() {
+            self.commits.in_flight = true;
+            self.committing.ask(Job::Commit(views));
         }
-        self.commits.in_flight = true;
-        self.committing.ask(Job::Commit(views));
+        self.commits.answer_flushes(|epoch, by| self.shared.covered(epoch, by));
     }
 
     pub(super) fn committed(&mut self, views: Vec<(View, Result<(), CommitFailure>)>) {
         self.commits.in_flight = false;
         for (view, result) in views {
-            match result {
-                Ok(()) => self.commits.failed.remove(&view.partition),
-                Err(failure) => self.commits.failed.insert(view.partition.clone(), failure),
-            };
+            self.commits.committed(view.epoch, result);
             self.shared.step_in(view.epoch, Input::Committed { id: view.id, result });
         }
     }

@@ -23,6 +23,10 @@ pub(super) struct TopicStore {
     /// What is stored, as far as it is known.
     stored: Option<Progress>,
     flying: Option<Flying>,
+    /// Something was to be written while another checkpoint was under way.
+    again: bool,
+    /// The last one that was answered and is not tried again.
+    answered: Option<CommitId>,
     /// The base of a checkpoint that was not used and is not overwritten yet.
     ignored: Option<i64>,
 }
@@ -35,6 +39,15 @@ impl TopicStore {
 
     pub(super) fn in_flight(&self) -> bool {
         self.flying.is_some()
+    }
+
+    /// The checkpoint that covers what is finished now; `coming` is the id that the next one gets.
+    pub(super) fn covering(&self, coming: CommitId) -> CommitId {
+        self.flying.as_ref().filter(|_| !self.again).map_or(coming, |flying| flying.id)
+    }
+
+    pub(super) fn answered(&self) -> CommitId {
+        self.answered.unwrap_or(CommitId(0))
     }
 
     pub(super) fn stored(&self) -> Option<&Progress> {
@@ -88,11 +101,16 @@ impl Partition {
         (!wanted.ahead.is_empty()).then_some(wanted)
     }
 
-    /// Writes what should be stored, unless it is, or something is under way.
+    /// Writes what should be stored, unless it is; behind what is under way.
     pub(super) fn save(&mut self, attempt: u32, out: &mut Vec<Output>) {
-        if !self.in_topic() || self.topic.in_flight() {
+        if !self.in_topic() {
             return;
         }
+        if self.topic.in_flight() {
+            self.topic.again = true;
+            return;
+        }
+        self.topic.again = false;
         let (what, dropped) = self.wanted().map_or((None, 0), fitting);
         if what == self.topic.stored && self.topic.ignored.is_none() {
             return;
@@ -111,12 +129,16 @@ impl Partition {
 
     pub(super) fn saved(&mut self, id: CommitId, ok: bool, out: &mut Vec<Output>) {
         let Some(flying) = self.topic.flying.take_if(|flying| flying.id == id) else { return };
+        if ok || flying.attempt + 1 >= TRIES_MAX {
+            self.topic.answered = Some(id);
+        }
         if ok {
             self.topic.stored = flying.what;
             self.topic.ignored = None;
             self.send(0, out);
             // It may have been under way since before the last acknowledgements.
-            if self.state == State::Draining && self.last_made && !self.commits.in_flight() {
+            let last = self.state == State::Draining && self.last_made && !self.commits.in_flight();
+            if (last || self.topic.again) && !self.topic.in_flight() {
                 self.save(0, out);
             }
         } else if flying.attempt + 1 < TRIES_MAX {

@@ -55,9 +55,20 @@ enum ReadBack {
     Known,
 }
 
+/// What has to be answered before everything is stored that was finished at some moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Covering {
+    /// The commit with this id, or a later one; then the checkpoint that follows it.
+    Commit(CommitId),
+    /// The checkpoint with this id, or a later one.
+    Save(CommitId),
+}
+
 #[derive(Debug)]
 pub(super) struct Commits {
     last_id: u64,
+    /// The last one that was answered and is not tried again.
+    answered: CommitId,
     /// What the broker has, as far as it said so.
     pub(super) last: Option<Written>,
     flying: Option<Flying>,
@@ -76,7 +87,18 @@ pub(super) struct Commits {
 impl Commits {
     pub(super) fn new(budget: usize) -> Self {
         let read_back = ReadBack::NotAsked;
-        Self { last_id: 0, last: None, flying: None, due: false, acks: 0, budget, shrunk: false, read_back, dropped: 0 }
+        Self {
+            last_id: 0,
+            answered: CommitId(0),
+            last: None,
+            flying: None,
+            due: false,
+            acks: 0,
+            budget,
+            shrunk: false,
+            read_back,
+            dropped: 0,
+        }
     }
 
     pub(super) fn found(&mut self, floor: i64, metadata: String, ahead: RangeSet) {
@@ -95,6 +117,11 @@ impl Commits {
 
     pub(super) fn in_flight(&self) -> bool {
         self.flying.is_some()
+    }
+
+    /// The id that comes next, whatever for.
+    pub(super) fn coming(&self) -> CommitId {
+        CommitId(self.last_id + 1)
     }
 
     /// Bytes that metadata may have.
@@ -127,6 +154,29 @@ impl Partition {
             self.commits.due = true;
             self.send(0, out);
         }
+    }
+
+    /// What covers all that is finished now, right after a [`Partition::commit_due`].
+    pub(crate) fn covering(&self) -> Covering {
+        let flying = self.commits.flying.as_ref().filter(|_| !self.commits.due);
+        let mut by = Covering::Commit(flying.map_or(self.commits.coming(), |flying| flying.id));
+        // With nothing to commit it is the checkpoint of now, and none that becomes due later.
+        self.covered(&mut by);
+        by
+    }
+
+    /// Whether that is answered, with success or without, or nothing is left to be answered. Goes on from a commit to its checkpoint.
+    pub(crate) fn covered(&self, by: &mut Covering) -> bool {
+        if let Covering::Commit(id) = *by {
+            // A checkpoint that does not count and could not be overwritten holds commits: there is no answer to wait for.
+            let held = self.holds_commits() && !self.topic.in_flight();
+            if self.commits.answered < id && (self.commits.in_flight() || self.commits.due) && !held {
+                return false;
+            }
+            *by = Covering::Save(self.topic.covering(self.commits.coming()));
+        }
+        let Covering::Save(id) = *by else { return true };
+        !self.topic.in_flight() || self.topic.answered() >= id
     }
 
     /// The last commit: what is under way may be answered too late to be waited for, and this one says all of it.
@@ -176,6 +226,14 @@ impl Partition {
 
     pub(super) fn committed(&mut self, id: CommitId, result: Result<(), CommitFailure>, out: &mut Vec<Output>) {
         let Some(flying) = self.commits.flying.take_if(|flying| flying.id == id) else { return };
+        let again = match result {
+            Err(CommitFailure::MetadataTooLarge) => !flying.what.metadata.is_empty(),
+            Err(CommitFailure::Retriable(_)) => flying.attempt + 1 < TRIES_MAX,
+            Ok(()) | Err(CommitFailure::Refused(_)) => false,
+        };
+        if !again {
+            self.commits.answered = id;
+        }
         match result {
             Ok(()) => {
                 if self.commits.read_back == ReadBack::NotAsked && !flying.what.ahead.is_empty() && self.active() {
@@ -185,14 +243,14 @@ impl Partition {
                 self.commits.last = Some(flying.what);
                 self.save(0, out);
             }
-            Err(CommitFailure::MetadataTooLarge) if !flying.what.metadata.is_empty() => {
+            Err(CommitFailure::MetadataTooLarge) if again => {
                 self.commits.shrink(flying.what.metadata.len());
                 if self.commits.budget == 0 {
                     Self::tell(Event::MetadataNotKept, out);
                 }
                 self.commits.due = true;
             }
-            Err(CommitFailure::Retriable(_)) if flying.attempt + 1 < TRIES_MAX => {
+            Err(_) if again => {
                 self.commits.due = true;
                 self.send(flying.attempt + 1, out);
             }

@@ -4,7 +4,7 @@ use std::task::{Context, Poll, Waker};
 use rdkafka::message::Timestamp;
 
 use super::*;
-use crate::{LogId, Reset, Resolved};
+use crate::{Checkpoint, Commit, CommitFailure, CommitId, LogId, Reset, Resolved};
 
 fn partition() -> TopicPartition {
     TopicPartition::new("t", 0)
@@ -105,4 +105,88 @@ fn a_record_that_is_given_back_comes_again_behind_the_others() {
     let Poll::Ready(Ok(Some(given))) = recv.poll(&mut Context::from_waker(Waker::noop())) else { panic!("no record") };
     shared.defer(epoch, given.record);
     assert_eq!((self::recv(&shared), self::recv(&shared), self::recv(&shared)), (Some(1), Some(0), None));
+}
+
+/// What the partition asks for, with nothing else in between.
+fn asked(shared: &Shared) -> Vec<Output> {
+    let tasks = std::iter::from_fn(|| shared.task().map(|task| task.what));
+    tasks.filter(|what| matches!(what, Output::Commit { .. } | Output::Save { .. } | Output::Clear { .. })).collect()
+}
+
+fn commit_at(shared: &Shared, wanted: i64) -> CommitId {
+    match asked(shared)[..] {
+        [Output::Commit { id, floor, .. }] if floor == wanted => id,
+        ref other => panic!("{other:?} in place of a commit of {wanted}"),
+    }
+}
+
+/// Finishes the next record.
+fn finish_next(shared: &Shared, epoch: Epoch) {
+    let offset = recv(shared).unwrap();
+    assert_eq!(shared.ack(epoch, offset), AckOutcome::Counted);
+}
+
+/// With every acknowledgement a commit becomes due, so that one is always under way.
+#[test]
+fn a_flush_is_over_when_its_own_acknowledgements_are_answered_whatever_is_under_way() {
+    let (shared, epoch) = shared(Settings { commit_acks: 1, ..Settings::default() }, 0);
+    shared.fetched(&partition(), Lane::Live, &mut batch(0..5));
+    finish_next(&shared, epoch);
+    let first = commit_at(&shared, 1);
+    finish_next(&shared, epoch);
+    let [(of, mut by)] = shared.flush()[..] else { panic!("one partition") };
+    assert_eq!(of, epoch);
+    finish_next(&shared, epoch);
+    assert!(!shared.covered(epoch, &mut by));
+    shared.step_in(epoch, Input::Committed { id: first, result: Ok(()) });
+    assert!(!shared.covered(epoch, &mut by), "the first commit was made before");
+    let second = commit_at(&shared, 3);
+    finish_next(&shared, epoch);
+    assert!(!shared.covered(epoch, &mut by));
+    // Tried again: it is not answered yet.
+    let late = Err(CommitFailure::Retriable(15));
+    shared.step_in(epoch, Input::Committed { id: second, result: late });
+    assert!(!shared.covered(epoch, &mut by));
+    let again = commit_at(&shared, 4);
+    finish_next(&shared, epoch);
+    shared.step_in(epoch, Input::Committed { id: again, result: Ok(()) });
+    commit_at(&shared, 5);
+    assert!(shared.covered(epoch, &mut by), "a later commit is under way, and the flush has its own");
+    let [(_, mut by)] = shared.flush()[..] else { panic!("one partition") };
+    assert!(!shared.covered(epoch, &mut by), "that one covers it");
+    shared.step_in(epoch, Input::Lost);
+    assert!(shared.covered(epoch, &mut by), "nobody answers any more");
+}
+
+#[test]
+fn a_flush_with_a_checkpoint_topic_is_over_when_the_checkpoint_of_its_own_acknowledgements_is_answered() {
+    let topic = Checkpoint::Topic("progress".to_owned());
+    let (shared, epoch) = shared(Settings { checkpoint: topic, commit: Commit::Manual, ..Settings::default() }, 0);
+    shared.fetched(&partition(), Lane::Live, &mut batch(0..10));
+    let held = recv(&shared).unwrap();
+    finish_next(&shared, epoch);
+    // Nothing to commit: the checkpoint is all.
+    let [(_, mut first)] = shared.flush()[..] else { panic!("one partition") };
+    let [Output::Save { id: save, .. }] = asked(&shared)[..] else { panic!("a checkpoint") };
+    finish_next(&shared, epoch);
+    // Another flush while that checkpoint is under way.
+    let [(_, mut second)] = shared.flush()[..] else { panic!("one partition") };
+    assert!(!shared.covered(epoch, &mut first) && !shared.covered(epoch, &mut second));
+    shared.step_in(epoch, Input::Saved { id: save, ok: true });
+    assert!(shared.covered(epoch, &mut first));
+    assert!(!shared.covered(epoch, &mut second), "what was finished since is not stored");
+    let [Output::Save { id, ref checkpoint, .. }] = asked(&shared)[..] else { panic!("the checkpoint behind it") };
+    assert_eq!(checkpoint.ahead.iter().collect::<Vec<_>>(), [1..3]);
+    // A commit, and its checkpoint with it, while that one is under way.
+    assert_eq!(shared.ack(epoch, held), AckOutcome::Counted);
+    finish_next(&shared, epoch);
+    let [(_, mut third)] = shared.flush()[..] else { panic!("one partition") };
+    let commit = commit_at(&shared, 4);
+    shared.step_in(epoch, Input::Saved { id, ok: true });
+    assert!(shared.covered(epoch, &mut second) && !shared.covered(epoch, &mut third));
+    shared.step_in(epoch, Input::Committed { id: commit, result: Ok(()) });
+    assert!(!shared.covered(epoch, &mut third), "its checkpoint is to be removed");
+    let [Output::Clear { id, .. }] = asked(&shared)[..] else { panic!("a checkpoint that goes") };
+    shared.step_in(epoch, Input::Saved { id, ok: true });
+    assert!(shared.covered(epoch, &mut third));
 }

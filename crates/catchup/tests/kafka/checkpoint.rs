@@ -26,8 +26,7 @@ async fn a_restart_goes_on_from_the_topic_and_b61_b62_a_rewind_is_not_defeated_b
     bench.produce(0..120);
     bench.commit(70);
     let topic = ["--checkpoint-topic", "checkpointed-progress"];
-    let short =
-        || Consumer::with(&bootstrap, name, name, &Options { session_ms: 1_500, more: &topic, ..Options::default() });
+    let short = || Consumer::with(&bootstrap, name, name, &Options { more: &topic, ..Options::default() });
     let mut consumer = short();
     consumer.event("Forked { floor: 70, fork: 120, gap: 50 }");
     bench.produce(120..140);

@@ -41,7 +41,7 @@ const CRASHES: [Crash; 5] = [
 impl Crash {
     fn happen(&self, bench: &Bench) {
         let (bootstrap, name) = (bench.bootstrap(), self.name);
-        let options = Options { session_ms: 1_500, more: IN_ORDER, ..Options::default() };
+        let options = Options { more: IN_ORDER, ..Options::default() };
         let mut consumer = Consumer::with(&bootstrap, name, name, &options);
         consumer.event("Forked { floor: 70, fork: 120, gap: 50 }");
         bench.produce(120..140);

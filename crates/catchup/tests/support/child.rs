@@ -240,19 +240,11 @@ fn read_lines(output: ChildStdout, order: &Mutex<Order>, closed: &AtomicBool, li
 }
 
 fn read_events(errors: ChildStderr, topic: &str, order: &Mutex<Order>, events: &Sender<String>) {
-    let mut forks = std::collections::HashMap::new();
     for text in BufReader::new(errors).lines().map_while(Result::ok) {
-        if let Some((partition, event)) = partition_of(&text, topic) {
-            if event.starts_with("Assigned") {
-                forks.remove(&partition);
-            } else if let Some(fork) = event.split_once("fork: ").and_then(|(_, rest)| rest.split(',').next()) {
-                forks.insert(partition, fork.parse().unwrap());
-            } else if event == "CaughtUp"
-                && let Some(fork) = forks.get(&partition)
-            {
-                // Whoever acknowledged all of the gap has read all of its lines.
-                order.lock().unwrap().caught_up_at(topic, partition, *fork);
-            }
+        if let Some((partition, epoch, "CaughtUp")) = happened(&text, topic) {
+            // Of another pipe than the lines, which may be read late or early: but whoever acknowledged all of that assignment's gap has
+            // read all of its lines.
+            order.lock().unwrap().caught_up(topic, partition, epoch);
         }
         if events.send(text).is_err() {
             return;
@@ -260,9 +252,14 @@ fn read_events(errors: ChildStderr, topic: &str, order: &Mutex<Order>, events: &
     }
 }
 
-/// Partition and event of a line like `orders/0: CaughtUp`.
-pub(crate) fn partition_of<'a>(text: &'a str, topic: &str) -> Option<(i32, &'a str)> {
+/// Partition, epoch and event of a line like `orders/0, epoch 3: CaughtUp`.
+fn happened<'a>(text: &'a str, topic: &str) -> Option<(i32, u64, &'a str)> {
     let (place, event) = text.split_once(": ")?;
-    let partition = place.strip_prefix(topic)?.strip_prefix('/')?.parse().ok()?;
-    Some((partition, event))
+    let (partition, epoch) = place.strip_prefix(topic)?.strip_prefix('/')?.split_once(", epoch ")?;
+    Some((partition.parse().ok()?, epoch.parse().ok()?, event))
+}
+
+/// Partition and event of such a line.
+pub(crate) fn partition_of<'a>(text: &'a str, topic: &str) -> Option<(i32, &'a str)> {
+    happened(text, topic).map(|(partition, _, event)| (partition, event))
 }

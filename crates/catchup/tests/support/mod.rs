@@ -188,7 +188,7 @@ impl Watched {
         let find = async {
             loop {
                 match self.events.next().await.expect("events") {
-                    Happened::To(_, event) if wanted(&event) => return event,
+                    Happened::To { event, .. } if wanted(&event) => return event,
                     Happened::Missed(count) => panic!("{count} events missed"),
                     _ => {}
                 }

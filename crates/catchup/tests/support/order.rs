@@ -44,13 +44,4 @@ impl Order {
     pub(crate) fn caught_up(&mut self, topic: &str, partition: i32, epoch: u64) {
         self.one_lane.insert((topic.to_owned(), partition, epoch));
     }
-
-    /// The newest assignment of that partition which forked there is caught up. Of a gap that has no record nothing was delivered.
-    pub(crate) fn caught_up_at(&mut self, topic: &str, partition: i32, fork: i64) {
-        let of =
-            self.forks.iter().filter(|((of, at, _), named)| of == topic && *at == partition && **named == Some(fork));
-        if let Some(epoch) = of.map(|((_, _, epoch), _)| *epoch).max() {
-            self.caught_up(topic, partition, epoch);
-        }
-    }
 }

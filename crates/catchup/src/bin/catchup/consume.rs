@@ -99,7 +99,7 @@ pub(crate) async fn run(args: ConsumeArgs) -> Result<(), Failure> {
             }
             Some(happened) = events.next() => {
                 tell(&happened);
-                open.forget_after(&happened, &consumer);
+                open.forget_after(&happened);
             }
             line = input.recv(), if args.ack == When::Stdin => match line {
                 Some(line) if line.trim() == "commit" => match consumer.commit().await {
@@ -189,16 +189,16 @@ impl Open {
 
     /// What belongs to an assignment that is over cannot be finished. The partition may have come back by now, and records of that
     /// assignment may be open already.
-    fn forget_after(&mut self, happened: &Happened, consumer: &CatchUpConsumer) {
-        let Happened::To(partition, Event::Revoked | Event::Lost) = happened else { return };
-        let now = consumer.status().into_iter().find(|(of, _)| of == partition).map(|(_, status)| status.epoch);
-        self.tokens.retain(|(of, _), (epoch, _)| of != partition || Some(*epoch) == now);
+    fn forget_after(&mut self, happened: &Happened) {
+        if let Happened::To { epoch: over, event: Event::Revoked | Event::Lost, .. } = happened {
+            self.tokens.retain(|_, (epoch, _)| epoch != over);
+        }
     }
 }
 
 fn tell(happened: &Happened) {
     match happened {
-        Happened::To(partition, event) => complain(&format!("{partition}: {event:?}")),
+        Happened::To { partition, epoch, event } => complain(&format!("{partition}, epoch {}: {event:?}", epoch.0)),
         Happened::Trouble { code, reason } => complain(&format!("error {code}: {reason}")),
         Happened::Missed(count) => complain(&format!("{count} events were missed")),
         _ => {}
