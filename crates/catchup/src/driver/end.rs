@@ -2,8 +2,9 @@
 //!
 //! librdkafka reports an end of the log at the offset that the broker named, and rust-rdkafka leaves that offset out. A broker
 //! that has just become the leader may name one below the fork for a moment (KIP-207 is about ListOffsets, not Fetch), and what
-//! lies between would count as finished. So the first report is a reason to ask the leader for the end of the log; once that is
-//! not below the fork, the reader reads from its position again, and the next report is believed.
+//! lies between would count as finished. So a report is a reason to ask the leader for the end of the log; once that is not below the
+//! fork, the reader reads from its position again, and a report that comes then, before any record, is believed. One that comes later is a
+//! reason to ask again: there may be another leader by then.
 
 use std::time::{Duration, Instant};
 
@@ -24,37 +25,40 @@ pub(super) enum Checked {
     Not,
     /// The leader is asked.
     Asked,
-    /// The leader's log ends at the fork or behind it: what is read from now on comes from there.
-    Known,
+    /// The leader's log ends at the fork or behind it, and the reader was sent back to this position, its own: what it reads from there on
+    /// comes from that leader.
+    Known(i64),
 }
 
 impl Driver {
     /// The reader says that it is at the end of the log.
     pub(super) fn reader_ended(&mut self, partition: &TopicPartition) {
         let Some(epoch) = self.shared.epoch(partition) else { return };
+        let position = self.shared.backfill_position(partition);
         let Some(place) = self.places.get_mut(partition) else { return };
         match place.end {
-            Checked::Not => {
-                place.end = Checked::Asked;
-                self.asking.ask(Job::LogEnds(partition.clone(), epoch, Doubt::End));
-            }
             Checked::Asked => {}
-            Checked::Known => {
+            Checked::Known(at) if position == Some(at) => {
                 let next = place.fork;
                 self.shared.step(partition, Input::End { lane: Lane::Backfill, next });
+            }
+            Checked::Not | Checked::Known(_) => {
+                place.end = Checked::Asked;
+                self.asking.ask(Job::LogEnds(partition.clone(), epoch, Doubt::End));
             }
         }
     }
 
     /// The leader says where its log ends.
     pub(super) fn log_end_is(&mut self, partition: &TopicPartition, epoch: Epoch, end: KafkaResult<i64>) {
-        if self.shared.epoch(partition) != Some(epoch) || self.shared.backfill_position(partition).is_none() {
+        if self.shared.epoch(partition) != Some(epoch) {
             return;
         }
+        let Some(position) = self.shared.backfill_position(partition) else { return };
         let Some(place) = self.places.get_mut(partition) else { return };
         match end {
             Ok(end) if end >= place.fork => {
-                place.end = Checked::Known;
+                place.end = Checked::Known(position);
                 self.read_on(partition, epoch, Lane::Backfill);
             }
             told => {

@@ -23,6 +23,7 @@ use rdkafka::config::ClientConfig;
 use rdkafka::message::Message;
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 use support::churn::{Churn, PARTITIONS};
+use support::migration;
 use support::milena::delete_below;
 use support::{SOON, Watched, config};
 
@@ -210,6 +211,20 @@ async fn b71_in_order_a_partition_that_moves_is_committed_once_and_goes_on_at_it
     assert_eq!(got, all(100..140), "strictly by offset, from the floor");
     second.consumer.close().await.unwrap();
     assert_eq!(bench.committed(), Some(140));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "starts Apache Kafka, with Java and jars from a registry; .ci/run has it as a step"]
+async fn b65_switched_on_for_an_existing_group_it_starts_from_the_plain_offset() {
+    let bench = Bench::new("b65", &[]).await;
+    migration::on(&bench.bootstrap(), bench.name).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "starts Apache Kafka, with Java and jars from a registry; .ci/run has it as a step"]
+async fn b66_switched_off_a_plain_consumer_goes_on_at_the_floor_and_loses_nothing() {
+    let bench = Bench::new("b66", &[]).await;
+    migration::off(&bench.bootstrap(), bench.name).await;
 }
 
 /// For 30 s, or `TEST_CHURN_SECONDS`.

@@ -4,9 +4,11 @@
 pub(crate) mod child;
 pub(crate) mod churn;
 pub(crate) mod forgetful;
+pub(crate) mod migration;
 pub(crate) mod milena;
 pub(crate) mod mock;
 pub(crate) mod order;
+pub(crate) mod rewriting;
 
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
