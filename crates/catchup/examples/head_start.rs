@@ -4,10 +4,16 @@
 //! `head_start BOOTSTRAP [RECORDS [ROUNDS [IN_FLIGHT]]]` makes a topic of its own with one partition and records of 100 bytes. Each consumer
 //! starts in a group of its own with offset 0 committed. A record is produced as soon as it has its partition. What is measured: the
 //! time until that record comes; the old records a second, once since the assignment and once from the first of them to the last; and
-//! the processor time of this process. The plain consumer comes twice: with librdkafka's defaults, and with what the catch-up consumer
-//! sets for its backfill (`alike`). All three come in turn, so many rounds long. IN_FLIGHT is the bound of the backfill
-//! lane in records. Then the catch-up consumer idles for ten seconds, and
-//! the processor time of that is the last of these numbers.
+//! the processor time of this process. Plain consumers, each in turn with the catch-up consumer, so many rounds long:
+//!
+//! - `plain`: a thread that polls and does nothing with a record, with librdkafka's defaults
+//! - `alike`: the same with what the catch-up consumer sets for its backfill, as those below
+//! - `stream`: a task that awaits records (`StreamConsumer::recv`) and does nothing with them
+//! - `handed`: a thread that polls, and hands records of their own (`OwnedMessage`) to a task through a channel of a thousand places, as
+//!   many as the catch-up consumer's backfill has by default. This is what the catch-up consumer does with a record, too.
+//!
+//! IN_FLIGHT is the bound of the backfill lane in records. Then the catch-up consumer idles for ten seconds, and the processor time of
+//! that is the last of these numbers.
 //!
 //! At last a catch-up consumer whose application takes a record every hundredth of a second and finishes none, for ten seconds: how
 //! much memory the process takes more than before.
@@ -19,8 +25,7 @@ use milena_catchup::{Builder, CatchUpConsumer, Commit, Lag, Lane, Settings, Stat
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::config::ClientConfig;
-use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
-use rdkafka::error::KafkaError;
+use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer, ConsumerContext, StreamConsumer};
 use rdkafka::message::Message;
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 use rdkafka::types::RDKafkaErrorCode;
@@ -123,22 +128,32 @@ async fn main() -> Result<(), Failure> {
     let mut alike = base.clone();
     alike.set("fetch.queue.backoff.ms", "10").set("queued.max.messages.kbytes", (16 << 10).to_string());
     for round in 1..=rounds {
-        // Each of them leaves a record more.
-        let defaults = tokio::task::block_in_place(|| plain(&base, &topic, &format!("plain-{round}"), records))?;
-        println!("plain:    {defaults}");
-        let alike = tokio::task::block_in_place(|| plain(&alike, &topic, &format!("alike-{round}"), records + 1))?;
-        println!("alike:    {alike}");
+        let mut peers = Vec::new();
+        for (name, config) in [("plain", &base), ("alike", &alike), ("stream", &alike), ("handed", &alike)] {
+            let config = group(config, &topic, &format!("{name}-{round}"))?;
+            let measured = match name {
+                "stream" => stream(&base, &config, &topic, records).await?,
+                "handed" => handed(&base, &config, &topic, records).await?,
+                _ => plain(&base, &config, &topic, records).await?,
+            };
+            println!("{name:9} {measured}");
+            peers.push((name, measured));
+            // Each of them leaves a record more.
+            records += 1;
+        }
         let idle = if round == rounds { IDLE } else { Duration::ZERO };
         let builder = CatchUpConsumer::builder(group(&base, &topic, &format!("catch-up-{round}"))?);
         let builder = builder.in_flight_max(Lane::Backfill, in_flight).fork_when(Lag::records(0));
-        let catch_up = catch_up(&base, &topic, builder, records + 2, idle).await?;
-        println!("catch-up: {catch_up}");
-        println!(
-            "catch-up to alike: {:.2} since the assignment, {:.2} from the first old record to the last",
-            catch_up.since_assignment / alike.since_assignment,
-            catch_up.first_to_last / alike.first_to_last
-        );
-        records += 3;
+        let catch_up = catch_up(&base, &topic, builder, records, idle).await?;
+        println!("catch-up  {catch_up}");
+        for (name, peer) in peers {
+            println!(
+                "catch-up to {name}: {:.2} since the assignment, {:.2} from the first old record to the last",
+                catch_up.since_assignment / peer.since_assignment,
+                catch_up.first_to_last / peer.first_to_last
+            );
+        }
+        records += 1;
     }
     println!("resident at the most: {} KiB", status_kib("VmHWM:").unwrap_or(0));
     println!("slow application: {} KiB more than before, at the most", slow(&base, &topic).await?);
@@ -171,25 +186,67 @@ fn group(base: &ClientConfig, topic: &str, name: &str) -> Result<ClientConfig, F
     Ok(config)
 }
 
-fn plain(base: &ClientConfig, topic: &str, name: &str, records: i64) -> Result<Measured, Failure> {
-    let consumer: BaseConsumer = group(base, topic, name)?.create()?;
-    consumer.subscribe(&[topic])?;
-    while consumer.assignment()?.count() == 0 {
-        if let Some(Err(error)) = consumer.poll(Duration::from_millis(1)) {
-            return Err(error.into());
-        }
-    }
+/// Whether the group has given that consumer its partition.
+fn assigned<C: ConsumerContext>(consumer: &impl Consumer<C>) -> Result<bool, Failure> {
+    Ok(consumer.assignment()?.count() > 0)
+}
+
+/// Takes offsets from a consumer that was just assigned, until it has seen all old records and the new one.
+async fn watch(
+    base: &ClientConfig,
+    topic: &str,
+    records: i64,
+    mut next: impl AsyncFnMut() -> Result<i64, Failure>,
+) -> Result<Measured, Failure> {
     let mut watch = Watch::start(records)?;
-    produce(base, topic, 1)?;
+    tokio::task::block_in_place(|| produce(base, topic, 1))?;
     while watch.goes_on() {
-        match consumer.poll(PATIENCE).ok_or("no record")? {
-            Ok(record) if record.offset() >= records => watch.saw_new(),
-            Ok(_) => watch.saw_old(),
-            Err(KafkaError::PartitionEOF(_)) => {}
-            Err(error) => return Err(error.into()),
-        }
+        if next().await? >= records { watch.saw_new() } else { watch.saw_old() }
     }
     watch.end()
+}
+
+async fn plain(base: &ClientConfig, config: &ClientConfig, topic: &str, records: i64) -> Result<Measured, Failure> {
+    let consumer: BaseConsumer = config.create()?;
+    consumer.subscribe(&[topic])?;
+    while !assigned(&consumer)? {
+        consumer.poll(Duration::from_millis(1)).transpose()?;
+    }
+    let next = async || Ok(consumer.poll(PATIENCE).ok_or("no record")??.offset());
+    watch(base, topic, records, next).await
+}
+
+async fn stream(base: &ClientConfig, config: &ClientConfig, topic: &str, records: i64) -> Result<Measured, Failure> {
+    let consumer: StreamConsumer = config.create()?;
+    consumer.subscribe(&[topic])?;
+    while !assigned(&consumer)? {
+        // Rebalances are served by it.
+        let _ = tokio::time::timeout(Duration::from_millis(1), consumer.recv()).await;
+    }
+    let next = async || Ok(consumer.recv().await?.offset());
+    watch(base, topic, records, next).await
+}
+
+async fn handed(base: &ClientConfig, config: &ClientConfig, topic: &str, records: i64) -> Result<Measured, Failure> {
+    let consumer: BaseConsumer = config.create()?;
+    consumer.subscribe(&[topic])?;
+    while !assigned(&consumer)? {
+        consumer.poll(Duration::from_millis(1)).transpose()?;
+    }
+    let (to_task, mut from_thread) = tokio::sync::mpsc::channel(1_000);
+    let polls = std::thread::spawn(move || {
+        while !to_task.is_closed() {
+            if let Some(record) = consumer.poll(Duration::from_millis(100)) {
+                // An error means that nobody wants it any more.
+                let _ = to_task.blocking_send(record.map(|record| record.detach()));
+            }
+        }
+    });
+    let next = async || Ok(from_thread.recv().await.ok_or("no record")??.offset());
+    let measured = watch(base, topic, records, next).await;
+    drop(from_thread);
+    polls.join().map_err(|_| "a panic")?;
+    measured
 }
 
 async fn catch_up(

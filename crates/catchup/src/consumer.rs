@@ -184,7 +184,7 @@ impl CatchUpConsumer {
     /// once for each time that the client reports it; the consumer is not at its end, and this may be called again.
     pub async fn recv(&self) -> Result<Option<Delivery>, Error> {
         Ok(self.shared.recv().await?.map(|given| Delivery {
-            record: given.record,
+            record: given.record.into_message(&given.partition),
             lane: given.lane,
             fork: given.fork,
             ack: Ack {

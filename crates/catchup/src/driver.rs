@@ -24,7 +24,6 @@ use std::time::{Duration, Instant};
 
 use rdkafka::config::ClientConfig;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
-use rdkafka::message::{Message, OwnedMessage};
 use tokio::sync::oneshot;
 
 use crate::broker::{Answer, Broker, Doubt, Job};
@@ -34,7 +33,8 @@ use crate::error::number;
 use crate::member::Member;
 use crate::queues::{Failure, Polled, Queues};
 use crate::reader::Reader;
-use crate::shared::{Batch, Shared};
+use crate::records::Batch;
+use crate::shared::Shared;
 use crate::wake::Wake;
 use crate::{Bound, Commit, Epoch, Error, Event, Input, Lane};
 
@@ -143,7 +143,7 @@ impl Driver {
             leaving: None,
             closing: Vec::new(),
             end: None,
-            batch: Batch::new(),
+            batch: Batch::default(),
         };
         driver.next_commit = driver.interval().map(|interval| Instant::now() + interval);
         driver
@@ -179,7 +179,9 @@ impl Driver {
     fn poll_member(&mut self) -> bool {
         loop {
             match self.member.queues.poll_common() {
-                Polled::Record(record, bytes) => self.fetched_early(Lane::Live, record, bytes),
+                Polled::Record((partition, mut batch)) => {
+                    self.shared.fetched(&partition, Lane::Live, &mut batch);
+                }
                 Polled::Failed(failure) => self.member_failed(failure),
                 Polled::End => {}
                 Polled::Empty => break,
@@ -193,7 +195,9 @@ impl Driver {
     fn poll_reader(&mut self) -> bool {
         while let Some(reader) = &self.reader {
             match reader.queues.poll_common() {
-                Polled::Record(record, bytes) => self.fetched_early(Lane::Backfill, record, bytes),
+                Polled::Record((partition, mut batch)) => {
+                    self.shared.fetched(&partition, Lane::Backfill, &mut batch);
+                }
                 Polled::Failed(Failure { error, .. }) => tracing::debug!("reader: {error}"),
                 Polled::End => {}
                 Polled::Empty => break,
@@ -201,12 +205,6 @@ impl Driver {
         }
         let opened = self.reader.as_ref().map(|reader| reader.queues.opened()).unwrap_or_default();
         opened.iter().fold(false, |more, partition| self.poll_lane(Lane::Backfill, partition) | more)
-    }
-
-    /// A record that was fetched before its queue was split off; its partition knows what to do with it.
-    fn fetched_early(&self, lane: Lane, record: OwnedMessage, bytes: u64) {
-        let partition = TopicPartition::new(record.topic(), record.partition());
-        self.shared.fetched(&partition, lane, &mut vec![(record, bytes)]);
     }
 
     /// One batch of a partition's lane: as much as the lane takes until it is full, so that what is over stays with the client. `true`

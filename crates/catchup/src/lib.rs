@@ -21,7 +21,7 @@
 //! - [`inspect`]: what is committed for a group, from outside
 //! - [`fuzzing`]: the entry points of the fuzz target
 //! - `member` and `reader`: the two clients; `broker`: the calls that wait; `driver`: the thread that drives all of them; `shared`:
-//!   what it has in common with the application
+//!   what it has in common with the application; `records`: records on their way there
 
 mod broker;
 mod buffers;
@@ -42,6 +42,7 @@ mod queues;
 mod range_set;
 mod reader;
 mod receivers;
+mod records;
 mod settings;
 mod shared;
 mod status;

@@ -26,6 +26,7 @@ mod types;
 
 pub use commit::CommitFailure;
 pub(crate) use commit::Covering;
+pub(crate) use flow::Taken;
 pub use types::{AckOutcome, CommitId, Epoch, Input, Output, Reset, Resolved};
 
 use crate::event::{Event, ResolveFault};

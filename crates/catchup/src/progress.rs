@@ -126,12 +126,13 @@ impl Progress {
         }
         let mut longest: Vec<Range<i64>> = self.ahead.iter().collect();
         longest.sort_by_key(|range| (std::cmp::Reverse(range.end.abs_diff(range.start)), range.start));
-        let keep = |count: usize| longest.iter().take(count).cloned().collect::<RangeSet>();
-        let fits = |count: usize| {
+        // A sorted list and no set: it is made often, of up to some hundred thousand ranges.
+        let keep = |count: usize| {
             let mut kept: Vec<Range<i64>> = longest.iter().take(count).cloned().collect();
             kept.sort_unstable_by_key(|range| range.start);
-            written_len(self.floor, kept.into_iter(), user) <= bytes_max
+            kept.into_iter()
         };
+        let fits = |count: usize| written_len(self.floor, keep(count), user) <= bytes_max;
         // One range more never makes the string shorter, so the most that fit can be found by halving.
         let (mut fit, mut too_many) = (0, all);
         while too_many - fit > 1 {
@@ -141,7 +142,7 @@ impl Progress {
         match (fit, user) {
             (0, "") => nothing(all),
             (0, _) if !fits(0) => self.encode("", bytes_max),
-            _ => self.write(user, keep(fit), all - fit),
+            _ => self.write(user, keep(fit).collect(), all - fit),
         }
     }
 

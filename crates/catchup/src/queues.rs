@@ -4,7 +4,6 @@
 //! again afterwards; unread, its queue fills up to `queued.max.messages.kbytes` and waits.
 
 use std::collections::HashMap;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,12 +11,12 @@ use rdkafka::config::ClientConfig;
 use rdkafka::consumer::base_consumer::PartitionQueue;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::{KafkaError, KafkaResult};
-use rdkafka::message::{BorrowedMessage, Headers, Message, OwnedMessage};
+use rdkafka::message::{BorrowedMessage, Message};
 
 use crate::Bound;
 use crate::delivery::TopicPartition;
 use crate::member::Context;
-use crate::shared::Batch;
+use crate::records::Batch;
 use crate::wake::Wake;
 
 /// librdkafka's bound on what it fetches ahead, in KiB: for one queue, so for one partition here.
@@ -30,11 +29,10 @@ const AHEAD_MAX: u64 = 2_097_151;
 /// default of a second would be what a lane with a small bound spends most of its time with.
 const LOOK_AGAIN: (&str, &str) = ("fetch.queue.backoff.ms", "10");
 
-/// What one poll gave. A record is a copy: librdkafka's own would keep the whole response in memory that it came with, and so a single
-/// one in the application's hand up to a megabyte.
-pub(crate) enum Polled {
-    /// With its bytes: key, value and headers.
-    Record(OwnedMessage, u64),
+/// What one poll gave.
+pub(crate) enum Polled<T> {
+    /// What was made of a record.
+    Record(T),
     /// Everything up to the end of the log has been read. Only where it was asked for.
     End,
     Failed(Failure),
@@ -124,13 +122,14 @@ impl Queues {
     }
 
     /// Takes records of the partition until there is something else, which is the answer, or until one of the bounds is reached: `None`.
-    pub(crate) fn fill(&self, partition: &TopicPartition, room: Bound, batch: &mut Batch) -> Option<Polled> {
+    /// They are copied: librdkafka's own would keep the whole response in memory that it came with, and so a single one in the
+    /// application's hand up to a megabyte.
+    pub(crate) fn fill(&self, partition: &TopicPartition, room: Bound, batch: &mut Batch) -> Option<Polled<u64>> {
         let Some(queue) = self.of.get(partition).filter(|queue| queue.open) else { return Some(Polled::Empty) };
         let mut left = room.bytes;
         for _ in 0..room.records {
-            match self.poll_with(|| queue.queue.poll(Duration::ZERO)) {
-                Polled::Record(record, bytes) => {
-                    batch.push((record, bytes));
+            match self.poll_with(|| queue.queue.poll(Duration::ZERO), |record| batch.push(record)) {
+                Polled::Record(bytes) => {
                     left = left.saturating_sub(bytes);
                     if left == 0 {
                         break;
@@ -142,21 +141,27 @@ impl Queues {
         None
     }
 
-    /// What belongs to no partition: rebalances, logs, errors of connections.
-    pub(crate) fn poll_common(&self) -> Polled {
-        self.poll_with(|| self.consumer.poll(Duration::ZERO))
+    /// What belongs to no partition: rebalances, logs, errors of connections. And a record that was fetched before its queue was split off.
+    pub(crate) fn poll_common(&self) -> Polled<(TopicPartition, Batch)> {
+        let early = |record: &BorrowedMessage<'_>| {
+            let mut batch = Batch::default();
+            batch.push(record);
+            (TopicPartition::new(record.topic(), record.partition()), batch)
+        };
+        self.poll_with(|| self.consumer.poll(Duration::ZERO), early)
     }
 
     /// Polls until there is a record, an error, or really nothing: serving an event also ends a poll without a record.
-    fn poll_with<'a>(&self, poll: impl Fn() -> Option<KafkaResult<BorrowedMessage<'a>>>) -> Polled {
+    fn poll_with<'a, T>(
+        &self,
+        poll: impl Fn() -> Option<KafkaResult<BorrowedMessage<'a>>>,
+        take: impl FnOnce(&BorrowedMessage<'a>) -> T,
+    ) -> Polled<T> {
         let context = self.consumer.context();
         loop {
             let before = context.served();
             match poll() {
-                Some(Ok(record)) => {
-                    let (record, bytes) = copy(&record);
-                    return Polled::Record(record, bytes);
-                }
+                Some(Ok(record)) => return Polled::Record(take(&record)),
                 Some(Err(KafkaError::PartitionEOF(_))) => return Polled::End,
                 Some(Err(error)) => return Polled::Failed(Failure { error, reason: context.reason() }),
                 None if context.served() == before => return Polled::Empty,
@@ -164,18 +169,4 @@ impl Queues {
             }
         }
     }
-}
-
-/// A copy of a record, and what it weighs in memory: key, value and headers, in bytes.
-fn copy(record: &BorrowedMessage<'_>) -> (OwnedMessage, u64) {
-    let bytes = (record.key_len() + record.payload_len()) as u64;
-    let record = record.detach();
-    // Of the copy: librdkafka parses the headers anew each time that it is asked for those of a record without any.
-    let headers = record.headers().map_or(0, |headers| {
-        let bytes =
-            || headers.iter().map(|header| header.key.len() + header.value.map_or(0, <[u8]>::len)).sum::<usize>();
-        // rust-rdkafka panics over a name that is not UTF-8, and brokers may take such a record. It weighs its key and value then.
-        catch_unwind(AssertUnwindSafe(bytes)).unwrap_or_default()
-    });
-    (record, bytes + headers as u64)
 }

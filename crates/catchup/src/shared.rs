@@ -2,23 +2,25 @@
 //!
 //! One lock over all of it, held for as long as the steps of one partition take that a batch of records makes, never over I/O.
 //! What belongs to a record goes by the epoch of its assignment, which no other assignment of any partition has.
+//!
+//! - `look`: what can be seen of the partitions
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+mod look;
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use parking_lot::Mutex;
 use rdkafka::message::{Message, OwnedMessage};
 use tokio::sync::broadcast;
 
-use crate::State::{CatchingUp, Live, Merging};
 use crate::consumer::Happened;
 use crate::delivery::TopicPartition;
 use crate::error::refuses;
-use crate::partition::Covering;
+use crate::partition::{Covering, Taken};
 use crate::receivers::Receivers;
+use crate::records::{Batch, Record};
 use crate::wake::Wake;
-use crate::{
-    AckOutcome, Bound, Buffers, Epoch, Error, Event, Input, Lane, Order, Output, Partition, PartitionStatus, Settings,
-};
+use crate::{AckOutcome, Bound, Epoch, Error, Event, Input, Lane, Order, Output, Partition, Settings};
 
 /// So many records of the live lane may go before one of the backfill that waits: new records come first, and still the backfill
 /// never stands.
@@ -35,26 +37,23 @@ pub(crate) struct Task {
     pub(crate) what: Output,
 }
 
-/// Records of one lane with their bytes, in the order of the log.
-pub(crate) type Batch = Vec<(OwnedMessage, u64)>;
-
 struct Slot {
     partition: TopicPartition,
     machine: Partition,
     /// Records that are kept back.
-    held: BTreeMap<i64, OwnedMessage>,
+    held: BTreeMap<i64, Record>,
 }
 
 #[derive(Debug)]
 struct Queued {
     epoch: Epoch,
     lane: Lane,
-    record: OwnedMessage,
+    record: Record,
 }
 
 /// A record on its way out of the queue.
 pub(crate) struct Given {
-    pub(crate) record: OwnedMessage,
+    pub(crate) record: Record,
     pub(crate) partition: TopicPartition,
     pub(crate) epoch: Epoch,
     pub(crate) lane: Lane,
@@ -172,9 +171,9 @@ impl Shared {
         state.slots.iter().map(|(epoch, slot)| (*epoch, slot.machine.covering())).collect()
     }
 
-    /// Whether that has its answer, or the assignment is over.
-    pub(crate) fn covered(&self, epoch: Epoch, by: &mut Covering) -> bool {
-        self.state.lock().slots.get(&epoch).is_none_or(|slot| slot.machine.covered(by))
+    /// Whether that has its answer; `None` when the assignment is over.
+    pub(crate) fn covered(&self, epoch: Epoch, by: &mut Covering) -> Option<bool> {
+        self.state.lock().slots.get(&epoch).map(|slot| slot.machine.covered(by))
     }
 
     /// How many records, and bytes of them, a lane of a partition takes before it is full.
@@ -185,16 +184,30 @@ impl Shared {
 
     /// A reader has records of a partition. They are taken out of `batch`. `true` when there are tasks.
     pub(crate) fn fetched(&self, partition: &TopicPartition, lane: Lane, batch: &mut Batch) -> bool {
-        let (mut state, mut queued) = (self.state.lock(), 0);
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
         let epoch = state.epochs.get(partition).copied();
-        for (record, bytes) in batch.drain(..) {
-            if let Some(epoch) = epoch {
-                let input = Input::Fetched { lane, offset: record.offset(), bytes };
-                queued += self.apply(&mut state, epoch, input, Some(record)).queued;
+        let slot = epoch.and_then(|epoch| Some((epoch, state.slots.get_mut(&epoch)?)));
+        let Some((epoch, slot)) = slot else {
+            batch.drain().for_each(drop);
+            return false;
+        };
+        let queue = queue_of(lane, self.settings.order, &mut state.live, &mut state.backfill);
+        let before = queue.len();
+        for (record, bytes) in batch.drain() {
+            match slot.machine.take(lane, record.offset(), bytes) {
+                Taken::Deliver => queue.push_back(Queued { epoch, lane, record }),
+                Taken::Hold => {
+                    slot.held.insert(record.offset(), record);
+                }
+                Taken::Drop => {}
             }
         }
-        let tasks = !state.tasks.is_empty();
-        drop(state);
+        let queued = queue.len() - before;
+        slot.machine.settle(&mut state.outputs);
+        let done = self.perform(state, epoch, None);
+        let (tasks, queued) = (!state.tasks.is_empty(), queued + done.queued);
+        drop(guard);
         self.receivers.wake(queued);
         tasks
     }
@@ -204,11 +217,11 @@ impl Shared {
     }
 
     pub(crate) fn defer(&self, epoch: Epoch, record: OwnedMessage) {
-        self.answer(epoch, Input::Defer { offset: record.offset() }, Some(record));
+        self.answer(epoch, Input::Defer { offset: record.offset() }, Some(Record::Back(record)));
     }
 
     /// What the application says of a record.
-    fn answer(&self, epoch: Epoch, input: Input, record: Option<OwnedMessage>) -> AckOutcome {
+    fn answer(&self, epoch: Epoch, input: Input, record: Option<Record>) -> AckOutcome {
         let mut state = self.state.lock();
         let before = state.tasks.len();
         let done = self.apply(&mut state, epoch, input, record);
@@ -271,63 +284,22 @@ impl Shared {
         self.state.lock().epochs.get(of).copied()
     }
 
-    fn status_of(&self, of: &TopicPartition) -> Option<PartitionStatus> {
-        self.state.lock().slot(of).map(|slot| slot.machine.status())
-    }
-
-    /// The highest offset that one of its lanes would read next.
-    pub(crate) fn position(&self, of: &TopicPartition) -> Option<i64> {
-        let status = self.status_of(of)?;
-        Some(status.backfill.map_or(0, |lane| lane.position).max(status.live.position))
-    }
-
-    /// The offset that the backfill lane reads next; `None` without one.
-    pub(crate) fn backfill_position(&self, of: &TopicPartition) -> Option<i64> {
-        let status = self.status_of(of)?;
-        status.backfill.filter(|_| status.state == CatchingUp).map(|lane| lane.position)
-    }
-
-    /// The offset that the live lane reads next; `None` before it has begun.
-    pub(crate) fn live_position(&self, of: &TopicPartition) -> Option<i64> {
-        let status = self.status_of(of)?;
-        matches!(status.state, Live | CatchingUp | Merging).then_some(status.live.position)
-    }
-
-    /// Whether the application has records of that partition in hand.
-    pub(crate) fn in_hand(&self, of: &TopicPartition) -> bool {
-        self.status_of(of)
-            .is_some_and(|status| status.live.in_hand + status.backfill.map_or(0, |lane| lane.in_hand) > 0)
-    }
-
-    /// All partitions there are.
-    pub(crate) fn partitions(&self) -> Vec<TopicPartition> {
-        self.state.lock().epochs.keys().cloned().collect()
-    }
-
-    /// True while one of these is there.
-    pub(crate) fn any(&self, of: &BTreeSet<TopicPartition>) -> bool {
-        let state = self.state.lock();
-        of.iter().any(|partition| state.epochs.contains_key(partition))
-    }
-
-    pub(crate) fn status(&self) -> Vec<(TopicPartition, PartitionStatus)> {
-        let state = self.state.lock();
-        let mut all: Vec<_> =
-            state.slots.values().map(|slot| (slot.partition.clone(), slot.machine.status())).collect();
-        all.sort_by(|(one, _), (other, _)| one.cmp(other));
-        all
-    }
-
-    pub(crate) fn buffers(&self, partition: &TopicPartition) -> Option<Buffers> {
-        self.state.lock().slot(partition).map(|slot| slot.machine.buffers())
-    }
-
     /// Hands an input to the machine and does what comes out, as far as it needs no I/O. Whoever calls it wakes the receivers.
-    fn apply(&self, state: &mut State, epoch: Epoch, input: Input, mut record: Option<OwnedMessage>) -> Done {
+    fn apply(&self, state: &mut State, epoch: Epoch, input: Input, record: Option<Record>) -> Done {
+        if let Some(slot) = state.slots.get_mut(&epoch) {
+            slot.machine.step(epoch, input, &mut state.outputs);
+        }
+        self.perform(state, epoch, record)
+    }
+
+    /// Does what came out of a step.
+    fn perform(&self, state: &mut State, epoch: Epoch, mut record: Option<Record>) -> Done {
         let mut done = Done { outcome: AckOutcome::Stale, queued: 0 };
+        if state.outputs.is_empty() {
+            return done;
+        }
         let Some(slot) = state.slots.get_mut(&epoch) else { return done };
         let mut outputs = std::mem::take(&mut state.outputs);
-        slot.machine.step(epoch, input, &mut outputs);
         let mut released = false;
         for output in outputs.drain(..) {
             match output {
@@ -335,8 +307,7 @@ impl Shared {
                 Output::Deliver { lane, offset } => {
                     let given = record.take_if(|record| record.offset() == offset);
                     let Some(record) = given.or_else(|| slot.held.remove(&offset)) else { continue };
-                    let one_queue = lane == Lane::Live || self.settings.order == Order::Offset;
-                    let queue = if one_queue { &mut state.live } else { &mut state.backfill };
+                    let queue = queue_of(lane, self.settings.order, &mut state.live, &mut state.backfill);
                     queue.push_back(Queued { epoch, lane, record });
                     done.queued += 1;
                 }
@@ -372,6 +343,16 @@ struct Done {
     outcome: AckOutcome,
     /// So many records were put into the queue.
     queued: usize,
+}
+
+/// The queue of a lane.
+fn queue_of<'a>(
+    lane: Lane,
+    order: Order,
+    live: &'a mut VecDeque<Queued>,
+    backfill: &'a mut VecDeque<Queued>,
+) -> &'a mut VecDeque<Queued> {
+    if lane == Lane::Live || order == Order::Offset { live } else { backfill }
 }
 
 /// The queue that is next, and its first record.

@@ -39,8 +39,8 @@ impl Flush {
 pub(super) struct Commits {
     /// At most one for each partition: the newest.
     waiting: HashMap<TopicPartition, (Instant, View)>,
-    /// A commit is not answered yet.
-    in_flight: bool,
+    /// What is in the commit that is not answered yet; one is never empty.
+    in_flight: Vec<Epoch>,
     flushes: Vec<Flush>,
 }
 
@@ -62,12 +62,12 @@ impl Commits {
     }
 
     pub(super) fn next_time(&self) -> Option<Instant> {
-        if self.in_flight { None } else { self.waiting.values().map(|(at, _)| *at).min() }
+        if !self.in_flight.is_empty() { None } else { self.waiting.values().map(|(at, _)| *at).min() }
     }
 
     /// The views whose time has come, when nothing is in flight.
     fn due(&mut self, now: Instant) -> Vec<View> {
-        if self.in_flight {
+        if !self.in_flight.is_empty() {
             return Vec::new();
         }
         self.waiting.extract_if(|_, (at, _)| *at <= now).map(|(_, (_, view))| view).collect()
@@ -99,9 +99,11 @@ impl Commits {
     }
 
     /// Answers the flushes that have nothing more to wait for.
-    fn answer_flushes(&mut self, covered: impl Fn(Epoch, &mut Covering) -> bool) {
+    fn answer_flushes(&mut self, covered: impl Fn(Epoch, &mut Covering) -> Option<bool>) {
+        let in_flight = &self.in_flight;
         let answered = self.flushes.extract_if(.., |flush| {
-            flush.open.retain(|epoch, by| !covered(*epoch, by));
+            // Of an assignment that is over the commit under way may still be answered, and may have been the reason.
+            flush.open.retain(|epoch, by| covered(*epoch, by).map_or(in_flight.contains(epoch), |covered| !covered));
             flush.open.is_empty()
         });
         answered.for_each(Flush::answer);
@@ -112,14 +114,14 @@ impl Driver {
     pub(super) fn send_commits(&mut self) {
         let views = self.commits.due(Instant::now());
         if !views.is_empty() {
-            self.commits.in_flight = true;
+            self.commits.in_flight = views.iter().map(|view| view.epoch).collect();
             self.committing.ask(Job::Commit(views));
         }
         self.commits.answer_flushes(|epoch, by| self.shared.covered(epoch, by));
     }
 
     pub(super) fn committed(&mut self, views: Vec<(View, Result<(), CommitFailure>)>) {
-        self.commits.in_flight = false;
+        self.commits.in_flight.clear();
         for (view, result) in views {
             self.commits.committed(view.epoch, result);
             self.shared.step_in(view.epoch, Input::Committed { id: view.id, result });

@@ -8,26 +8,51 @@ use crate::progress::encoded_len;
 use crate::settings::Commit;
 use crate::status::State;
 
+/// What becomes of a record that was fetched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Taken {
+    /// It goes to the end of the queue to the application.
+    Deliver,
+    /// It is kept until [`Output::Deliver`] names it.
+    Hold,
+    /// It is forgotten.
+    Drop,
+}
+
 impl Partition {
     pub(super) fn fetched(&mut self, lane: Lane, offset: i64, bytes: u64, out: &mut Vec<Output>) {
+        out.push(match self.take(lane, offset, bytes) {
+            Taken::Deliver => Output::Deliver { lane, offset },
+            Taken::Hold => Output::Hold,
+            Taken::Drop => Output::Drop,
+        });
+        self.settle(out);
+    }
+
+    /// A reader has a record. After one or more of them a [`Partition::settle`] must follow.
+    pub(crate) fn take(&mut self, lane: Lane, offset: i64, bytes: u64) -> Taken {
         let hold = lane == Lane::Live && self.state == State::CatchingUp && self.ordered();
         let active = self.active();
         let finished = self.ledger.finished(offset);
         let Some(at) = self.lane(lane).filter(|at| active && offset >= at.position && offset < i64::MAX) else {
-            out.push(Output::Drop);
-            return;
+            return Taken::Drop;
         };
         let skipped = at.position..offset.min(at.end);
-        if finished || offset >= at.end {
+        let taken = if finished || offset >= at.end {
             // Behind the end of the backfill the record belongs to the live lane.
             at.position = offset.saturating_add(1).min(at.end);
-            out.push(Output::Drop);
+            Taken::Drop
+        } else if hold {
+            at.take(offset, bytes, Phase::Held);
+            Taken::Hold
         } else {
-            at.take(offset, bytes, if hold { Phase::Held } else { Phase::Queued });
-            out.push(if hold { Output::Hold } else { Output::Deliver { lane, offset } });
+            at.take(offset, bytes, Phase::Queued);
+            Taken::Deliver
+        };
+        if !skipped.is_empty() {
+            self.ledger.finish(skipped);
         }
-        self.ledger.finish(skipped);
-        self.settle(out);
+        taken
     }
 
     pub(super) fn end(&mut self, lane: Lane, next: i64, out: &mut Vec<Output>) {
@@ -106,7 +131,7 @@ impl Partition {
     }
 
     /// What follows from a ledger or a position that moved.
-    pub(super) fn settle(&mut self, out: &mut Vec<Output>) {
+    pub(crate) fn settle(&mut self, out: &mut Vec<Output>) {
         if !self.active() {
             return;
         }
@@ -165,8 +190,8 @@ impl Partition {
         // A range takes at most two numbers of ten bytes: most of the time there is nothing to count.
         let at_most = (self.ledger.done.len().saturating_mul(20) + 40).saturating_mul(4) / 3 + 4 + self.user.len();
         // Ranges that the lane has still before it come from an earlier life, and only going on fills their gaps.
-        let before_it = self.ledger.done.last().is_some_and(|last| last.end > self.live.position);
-        if self.in_topic() || limit == 0 || before_it || at_most <= share(1, 2) {
+        let before_it = || self.ledger.done.last().is_some_and(|last| last.end > self.live.position);
+        if self.in_topic() || limit == 0 || at_most <= share(1, 2) || before_it() {
             self.crowded = false;
             return false;
         }

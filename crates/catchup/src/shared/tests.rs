@@ -1,10 +1,13 @@
+#![allow(clippy::single_range_in_vec_init, reason = "a set of one range is what is meant")]
+
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use rdkafka::message::Timestamp;
+use proptest::prelude::*;
+use rdkafka::Timestamp;
 
 use super::*;
-use crate::{Checkpoint, Commit, CommitFailure, CommitId, LogId, Reset, Resolved};
+use crate::{Checkpoint, Commit, CommitFailure, CommitId, LogId, Progress, Reset, Resolved};
 
 fn partition() -> TopicPartition {
     TopicPartition::new("t", 0)
@@ -25,9 +28,11 @@ fn begin(shared: &Shared, epoch: Epoch, high: i64) {
 }
 
 fn batch(offsets: std::ops::Range<i64>) -> Batch {
-    let record =
-        |offset| OwnedMessage::new(Some(vec![0; 10]), None, "t".to_owned(), Timestamp::NotAvailable, 0, offset, None);
-    offsets.map(|offset| (record(offset), 10)).collect()
+    let mut batch = Batch::default();
+    for offset in offsets {
+        batch.push_parts(offset, Timestamp::NotAvailable, None, Some(&[0; 10]), None);
+    }
+    batch
 }
 
 /// Offset of the record that is there.
@@ -103,7 +108,7 @@ fn a_record_that_is_given_back_comes_again_behind_the_others() {
     shared.fetched(&partition(), Lane::Live, &mut batch(0..2));
     let recv = std::pin::pin!(shared.recv());
     let Poll::Ready(Ok(Some(given))) = recv.poll(&mut Context::from_waker(Waker::noop())) else { panic!("no record") };
-    shared.defer(epoch, given.record);
+    shared.defer(epoch, given.record.into_message(&given.partition));
     assert_eq!((self::recv(&shared), self::recv(&shared), self::recv(&shared)), (Some(1), Some(0), None));
 }
 
@@ -131,31 +136,32 @@ fn finish_next(shared: &Shared, epoch: Epoch) {
 fn a_flush_is_over_when_its_own_acknowledgements_are_answered_whatever_is_under_way() {
     let (shared, epoch) = shared(Settings { commit_acks: 1, ..Settings::default() }, 0);
     shared.fetched(&partition(), Lane::Live, &mut batch(0..5));
+    let covered = |by: &mut Covering| shared.covered(epoch, by).unwrap();
     finish_next(&shared, epoch);
     let first = commit_at(&shared, 1);
     finish_next(&shared, epoch);
     let [(of, mut by)] = shared.flush()[..] else { panic!("one partition") };
     assert_eq!(of, epoch);
     finish_next(&shared, epoch);
-    assert!(!shared.covered(epoch, &mut by));
+    assert!(!covered(&mut by));
     shared.step_in(epoch, Input::Committed { id: first, result: Ok(()) });
-    assert!(!shared.covered(epoch, &mut by), "the first commit was made before");
+    assert!(!covered(&mut by), "the first commit was made before");
     let second = commit_at(&shared, 3);
     finish_next(&shared, epoch);
-    assert!(!shared.covered(epoch, &mut by));
+    assert!(!covered(&mut by));
     // Tried again: it is not answered yet.
     let late = Err(CommitFailure::Retriable(15));
     shared.step_in(epoch, Input::Committed { id: second, result: late });
-    assert!(!shared.covered(epoch, &mut by));
+    assert!(!covered(&mut by));
     let again = commit_at(&shared, 4);
     finish_next(&shared, epoch);
     shared.step_in(epoch, Input::Committed { id: again, result: Ok(()) });
     commit_at(&shared, 5);
-    assert!(shared.covered(epoch, &mut by), "a later commit is under way, and the flush has its own");
+    assert!(covered(&mut by), "a later commit is under way, and the flush has its own");
     let [(_, mut by)] = shared.flush()[..] else { panic!("one partition") };
-    assert!(!shared.covered(epoch, &mut by), "that one covers it");
+    assert!(!covered(&mut by), "that one covers it");
     shared.step_in(epoch, Input::Lost);
-    assert!(shared.covered(epoch, &mut by), "nobody answers any more");
+    assert_eq!(shared.covered(epoch, &mut by), None, "nobody answers any more");
 }
 
 #[test]
@@ -163,6 +169,7 @@ fn a_flush_with_a_checkpoint_topic_is_over_when_the_checkpoint_of_its_own_acknow
     let topic = Checkpoint::Topic("progress".to_owned());
     let (shared, epoch) = shared(Settings { checkpoint: topic, commit: Commit::Manual, ..Settings::default() }, 0);
     shared.fetched(&partition(), Lane::Live, &mut batch(0..10));
+    let covered = |by: &mut Covering| shared.covered(epoch, by).unwrap();
     let held = recv(&shared).unwrap();
     finish_next(&shared, epoch);
     // Nothing to commit: the checkpoint is all.
@@ -171,10 +178,10 @@ fn a_flush_with_a_checkpoint_topic_is_over_when_the_checkpoint_of_its_own_acknow
     finish_next(&shared, epoch);
     // Another flush while that checkpoint is under way.
     let [(_, mut second)] = shared.flush()[..] else { panic!("one partition") };
-    assert!(!shared.covered(epoch, &mut first) && !shared.covered(epoch, &mut second));
+    assert!(!covered(&mut first) && !covered(&mut second));
     shared.step_in(epoch, Input::Saved { id: save, ok: true });
-    assert!(shared.covered(epoch, &mut first));
-    assert!(!shared.covered(epoch, &mut second), "what was finished since is not stored");
+    assert!(covered(&mut first));
+    assert!(!covered(&mut second), "what was finished since is not stored");
     let [Output::Save { id, ref checkpoint, .. }] = asked(&shared)[..] else { panic!("the checkpoint behind it") };
     assert_eq!(checkpoint.ahead.iter().collect::<Vec<_>>(), [1..3]);
     // A commit, and its checkpoint with it, while that one is under way.
@@ -183,10 +190,69 @@ fn a_flush_with_a_checkpoint_topic_is_over_when_the_checkpoint_of_its_own_acknow
     let [(_, mut third)] = shared.flush()[..] else { panic!("one partition") };
     let commit = commit_at(&shared, 4);
     shared.step_in(epoch, Input::Saved { id, ok: true });
-    assert!(shared.covered(epoch, &mut second) && !shared.covered(epoch, &mut third));
+    assert!(covered(&mut second) && !covered(&mut third));
     shared.step_in(epoch, Input::Committed { id: commit, result: Ok(()) });
-    assert!(!shared.covered(epoch, &mut third), "its checkpoint is to be removed");
+    assert!(!covered(&mut third), "its checkpoint is to be removed");
     let [Output::Clear { id, .. }] = asked(&shared)[..] else { panic!("a checkpoint that goes") };
     shared.step_in(epoch, Input::Saved { id, ok: true });
-    assert!(shared.covered(epoch, &mut third));
+    assert!(covered(&mut third));
+}
+
+proptest! {
+    /// A batch is taken in one step: the same comes out as of its records one by one, in whichever pieces they come.
+    #[test]
+    fn a_batch_is_what_its_records_are_one_by_one(
+        finished in prop::collection::vec((0_i64..60, 1_i64..12), 0..4),
+        ordered in any::<bool>(),
+        jump in 1_u64..20,
+        fetches in prop::collection::vec((any::<bool>(), prop::collection::vec(1_i64..4, 1..30)), 1..8),
+        bound in 1_usize..40,
+    ) {
+        let order = if ordered { Order::Offset } else { Order::LiveFirst };
+        let bound = Bound { records: bound, bytes: u64::MAX };
+        let fork_when = crate::Lag::records(0);
+        let settings =
+            Settings { order, fork_when, jump_offsets: jump, live: bound, backfill: bound, ..Settings::default() };
+        let log = LogId(1);
+        let ahead = finished.iter().map(|(start, length)| *start..start + length).collect();
+        let mut progress = Progress { log, floor: 0, ahead };
+        progress.clip(0..60);
+        let metadata = Progress { log, floor: progress.floor, ahead: progress.ahead.clone() }.encode("", 4_096).metadata;
+        let found = |shared: &Shared| {
+            let epoch = shared.assigned(&partition());
+            let committed = Some((progress.floor, metadata.clone()));
+            let resolved = Resolved { committed, checkpoint: None, log, low: 0, high: 60, reset: Reset::Error };
+            shared.step_in(epoch, Input::Resolved(resolved));
+        };
+        let (whole, single) = (Shared::new(settings.clone(), Arc::default()), Shared::new(settings, Arc::default()));
+        [&whole, &single].into_iter().for_each(found);
+        let seen = |shared: &Shared| {
+            let mut status = shared.status().remove(0).1;
+            if let Some(backfill) = &mut status.backfill {
+                // Of what is finished it may have jumped over less; and where nothing is left to read there is nothing to pause.
+                backfill.position = 0;
+                backfill.paused &= status.state == crate::State::CatchingUp;
+            }
+            status
+        };
+        let mut next = [progress.floor, 60];
+        for (live, steps) in fetches {
+            let lane = if live { Lane::Live } else { Lane::Backfill };
+            let next = &mut next[usize::from(live)];
+            let offsets: Vec<_> = steps.iter().map(|step| { *next += step; *next - 1 }).collect();
+            let batch = |offsets: &[i64]| {
+                let mut batch = Batch::default();
+                for offset in offsets {
+                    batch.push_parts(*offset, Timestamp::NotAvailable, None, Some(&[0; 10]), None);
+                }
+                batch
+            };
+            whole.fetched(&partition(), lane, &mut batch(&offsets));
+            offsets.iter().for_each(|offset| { single.fetched(&partition(), lane, &mut batch(&[*offset])); });
+            prop_assert_eq!(seen(&whole), seen(&single));
+            prop_assert_eq!(whole.buffers(&partition()), single.buffers(&partition()));
+        }
+        let given = |shared: &Shared| std::iter::from_fn(|| recv(shared)).collect::<Vec<_>>();
+        prop_assert_eq!(given(&whole), given(&single));
+    }
 }
