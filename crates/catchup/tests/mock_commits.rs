@@ -95,7 +95,10 @@ async fn b27_a_refused_commit_changes_nothing_and_the_next_owner_has_the_old_vie
 
 async fn late_with(moving: RDKafkaRespErr) {
     let (mock, bootstrap) = behind(1);
-    let consumer = in_the_middle_of(Watched::with(patient(&bootstrap, GROUP)), &bootstrap).await;
+    let mut config = patient(&bootstrap, GROUP);
+    // librdkafka took up to two minutes on a busy machine to find the lost coordinator, without a heartbeat meanwhile.
+    config.set("session.timeout.ms", "1800000").set("max.poll.interval.ms", "1800000");
+    let consumer = in_the_middle_of(Watched::with(config), &bootstrap).await;
     refuse(&mock, &[moving; 2]);
     // On a busy machine the coordinator may be looked for so long that the tries of one commit are over: the next one says all of it.
     while let Err(error) = consumer.consumer.commit().await {
