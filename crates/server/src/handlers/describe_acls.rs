@@ -2,14 +2,13 @@
 //!
 //! - v1: base. v2: flexible. v3: user resources.
 //! - There is no authorization: 54, with the words of Apache Kafka. Tools and mirrors take that as "no ACLs here".
-//! - kafka-go's request carries one byte too many from v2 on, see `without_second_tags`.
+//! - kafka-go's request carries one byte too many from v2 on, see `second_tags`.
 
-use bytes::Bytes;
 use milena_wire::kafka_protocol::ResponseError;
 use milena_wire::kafka_protocol::messages::{ApiKey, DescribeAclsRequest, DescribeAclsResponse};
 use milena_wire::kafka_protocol::protocol::StrBytes;
-use milena_wire::{WireError, decode_request};
 
+use super::second_tags;
 use crate::dispatch::{Api, Context, answer};
 
 /// Table entry.
@@ -19,25 +18,10 @@ pub const API: Api = Api {
     advertised: (1, 3),
     served: (1, 3),
     handle: |mut request| {
-        request.body = without_second_tags(request.body, request.version);
+        request.body = second_tags::without::<DescribeAclsRequest>(request.body, request.version);
         Box::pin(answer(ApiKey::DescribeAcls, request, describe_acls))
     },
 };
-
-/// The body without the second field of tags that segmentio's kafka-go sends.
-///
-/// It writes the filter as a structure of its own, so that from v2 on two empty fields of tags end the body where the message
-/// has one. Apache Kafka ignores what is left. A body that ends in two zeros may be whole, as the last value of the filter
-/// can be 0, so that only reading it tells.
-fn without_second_tags(mut body: Bytes, version: i16) -> Bytes {
-    if body.ends_with(&[0, 0]) {
-        let read = decode_request::<DescribeAclsRequest>(body.clone(), version);
-        if version >= 2 && matches!(read, Err(WireError::BytesLeft(1))) {
-            body.truncate(body.len() - 1);
-        }
-    }
-    body
-}
 
 /// What Apache Kafka says here when it has no authorizer.
 const NO_AUTHORIZER_ON_BROKER: &str = "No Authorizer is configured on the broker";

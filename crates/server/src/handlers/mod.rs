@@ -48,6 +48,7 @@ pub mod offset_for_leader_epoch;
 pub mod produce;
 pub mod sasl_authenticate;
 pub mod sasl_handshake;
+mod second_tags;
 pub mod sync_group;
 
 #[cfg(test)]
