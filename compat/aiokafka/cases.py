@@ -6,7 +6,7 @@ import threading
 import aiokafka
 import harness
 import scenarios
-from aiokafka import TopicPartition, errors
+from aiokafka import TopicPartition, errors, helpers
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, RecordsToDelete
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from harness import Record
@@ -73,9 +73,25 @@ class Driver:
     client = "aiokafka"
     null_headers = True
 
-    def __init__(self, bootstrap):
+    def __init__(self, bootstrap, secure=None):
         self.bootstrap = {"bootstrap_servers": bootstrap, "client_id": self.client}
+        if secure:
+            context = helpers.create_ssl_context(cafile=secure.authority)
+            self.bootstrap |= {"security_protocol": secure.protocol, "ssl_context": context}
+        if secure and secure.mechanism:
+            self.bootstrap |= {"sasl_mechanism": secure.mechanism, "sasl_plain_username": secure.user, "sasl_plain_password": secure.password}
         self.admin = wait(self.connected())
+
+    def refused(self, secure):
+        def get_in():
+            try:
+                Driver(secure.bootstrap, secure)
+            except errors.KafkaConnectionError:
+                return
+            raise AssertionError("any password will do")
+
+        # Why it did not get in it says in its log alone.
+        return any("AuthenticationFailed" in text for text in harness.logged("aiokafka", get_in))
 
     async def connected(self):
         admin = AIOKafkaAdminClient(**self.bootstrap)

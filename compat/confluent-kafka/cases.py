@@ -44,12 +44,27 @@ class Driver:
     client = "confluent-kafka"
     null_headers = True
 
-    def __init__(self, bootstrap):
+    def __init__(self, bootstrap, secure=None):
         self.bootstrap = {"bootstrap.servers": bootstrap, "client.id": self.client}
+        if secure:
+            self.bootstrap |= {"security.protocol": secure.protocol, "ssl.ca.location": secure.authority}
+        if secure and secure.mechanism:
+            self.bootstrap |= {"sasl.mechanism": secure.mechanism, "sasl.username": secure.user, "sasl.password": secure.password}
         self.admin = admin.AdminClient(self.bootstrap)
 
     def create(self, topic, partitions, config):
         self.admin.create_topics([admin.NewTopic(topic, partitions, 1, config=config)])[topic].result(30)
+
+    def refused(self, secure):
+        codes = []
+        other = kafka.Producer(Driver(secure.bootstrap, secure).bootstrap | {"error_cb": lambda error: codes.append(error.code())})
+
+        def told():
+            other.poll(0.2)
+            return kafka.KafkaError._AUTHENTICATION in codes
+
+        harness.wait_until("the error", told, True, 30)
+        return True
 
     def already_exists(self, error):
         return error.args[0].code() == kafka.KafkaError.TOPIC_ALREADY_EXISTS

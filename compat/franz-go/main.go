@@ -12,6 +12,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/sasl/plain"
+	"github.com/twmb/franz-go/pkg/sasl/scram"
 
 	"milena/compat/harness"
 )
@@ -24,18 +26,46 @@ var codecs = map[string]kgo.CompressionCodec{
 
 type driver struct {
 	bootstrap string
+	security  []kgo.Opt
 	admin     *kadm.Client
 }
 
 func main() {
 	harness.Main(client, harness.Version("github.com/twmb/franz-go"), func(bootstrap string) harness.Driver {
-		return driver{bootstrap, kadm.NewClient(connect(bootstrap))}
+		return newDriver(bootstrap)
 	})
 }
 
-func connect(bootstrap string, options ...kgo.Opt) *kgo.Client {
-	options = append(options, kgo.SeedBrokers(bootstrap), kgo.ClientID(client), kgo.FetchMaxWait(200*time.Millisecond))
-	return harness.Must(kgo.NewClient(options...))
+func newDriver(bootstrap string, security ...kgo.Opt) driver {
+	d := driver{bootstrap: bootstrap, security: security}
+	d.admin = kadm.NewClient(d.connect())
+	return d
+}
+
+func (d driver) connect(options ...kgo.Opt) *kgo.Client {
+	options = append(options, kgo.SeedBrokers(d.bootstrap), kgo.ClientID(client), kgo.FetchMaxWait(200*time.Millisecond))
+	return harness.Must(kgo.NewClient(append(options, d.security...)...))
+}
+
+func (driver) Connected(secure *harness.Secure) harness.Driver { return connected(secure) }
+
+func connected(secure *harness.Secure) driver {
+	security := []kgo.Opt{kgo.DialTLSConfig(secure.TLS)}
+	credentials := scram.Auth{User: secure.User, Pass: secure.Password}
+	switch secure.Mechanism {
+	case "PLAIN":
+		security = append(security, kgo.SASL(plain.Auth{User: secure.User, Pass: secure.Password}.AsMechanism()))
+	case "SCRAM-SHA-256":
+		security = append(security, kgo.SASL(credentials.AsSha256Mechanism()))
+	case "SCRAM-SHA-512":
+		security = append(security, kgo.SASL(credentials.AsSha512Mechanism()))
+	}
+	return newDriver(secure.Bootstrap, security...)
+}
+
+func (driver) Refused(secure *harness.Secure) bool {
+	_, err := connected(secure).admin.ListTopics(within())
+	return errors.Is(err, kerr.SaslAuthenticationFailed)
 }
 
 func within() context.Context {
@@ -80,7 +110,7 @@ func (d driver) Produce(topic string, records []harness.Record, codec string, id
 	if !idempotent {
 		options = append(options, kgo.DisableIdempotentWrite())
 	}
-	producer := connect(d.bootstrap, options...)
+	producer := d.connect(options...)
 	defer producer.Close()
 	sent := []*kgo.Record{}
 	for _, record := range records {
@@ -98,7 +128,7 @@ func (d driver) Produce(topic string, records []harness.Record, codec string, id
 
 func (d driver) Read(topic string, count int, offset int64) []harness.Record {
 	from := map[string]map[int32]kgo.Offset{topic: {0: kgo.NewOffset().At(offset)}}
-	reader := connect(d.bootstrap, kgo.ConsumePartitions(from))
+	reader := d.connect(kgo.ConsumePartitions(from))
 	defer reader.Close()
 	return harness.Collect(count, func(most int) []harness.Record { return poll(reader, most) })
 }
@@ -145,7 +175,7 @@ func (d driver) Member(group, topic, instance string) harness.Member {
 	if instance != "" {
 		options = append(options, kgo.InstanceID(instance))
 	}
-	joins.Client = connect(d.bootstrap, options...)
+	joins.Client = d.connect(options...)
 	return joins
 }
 

@@ -3,6 +3,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +13,9 @@ import (
 	"time"
 
 	"github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/sasl"
+	"github.com/segmentio/kafka-go/sasl/plain"
+	"github.com/segmentio/kafka-go/sasl/scram"
 
 	"milena/compat/harness"
 )
@@ -22,6 +26,8 @@ var codecs = map[string]kafka.Compression{"gzip": kafka.Gzip, "snappy": kafka.Sn
 
 type driver struct {
 	bootstrap string
+	tls       *tls.Config
+	mechanism sasl.Mechanism
 	*kafka.Client
 	// How many members a group has had, as their clients are told apart by it.
 	mutex   sync.Mutex
@@ -30,9 +36,40 @@ type driver struct {
 
 func main() {
 	harness.Main(client, harness.Version("github.com/segmentio/kafka-go"), func(bootstrap string) harness.Driver {
-		transport := &kafka.Transport{ClientID: client}
-		return &driver{bootstrap: bootstrap, members: map[string]int{}, Client: &kafka.Client{Addr: kafka.TCP(bootstrap), Timeout: 30 * time.Second, Transport: transport}}
+		return connected(bootstrap, nil, nil)
 	})
+}
+
+func connected(bootstrap string, tls *tls.Config, mechanism sasl.Mechanism) *driver {
+	d := &driver{bootstrap: bootstrap, tls: tls, mechanism: mechanism, members: map[string]int{}}
+	d.Client = &kafka.Client{Addr: kafka.TCP(bootstrap), Timeout: 30 * time.Second, Transport: d.transport()}
+	return d
+}
+
+func (d *driver) transport() *kafka.Transport {
+	return &kafka.Transport{ClientID: client, TLS: d.tls, SASL: d.mechanism}
+}
+
+func (d *driver) dialer(name string) *kafka.Dialer {
+	return &kafka.Dialer{ClientID: name, DialFunc: (&net.Dialer{}).DialContext, Timeout: 10 * time.Second, TLS: d.tls, SASLMechanism: d.mechanism}
+}
+
+func (*driver) Connected(secure *harness.Secure) harness.Driver {
+	var mechanism sasl.Mechanism
+	switch secure.Mechanism {
+	case "PLAIN":
+		mechanism = plain.Mechanism{Username: secure.User, Password: secure.Password}
+	case "SCRAM-SHA-256":
+		mechanism = harness.Must(scram.Mechanism(scram.SHA256, secure.User, secure.Password))
+	case "SCRAM-SHA-512":
+		mechanism = harness.Must(scram.Mechanism(scram.SHA512, secure.User, secure.Password))
+	}
+	return connected(secure.Bootstrap, secure.TLS, mechanism)
+}
+
+func (d *driver) Refused(secure *harness.Secure) bool {
+	_, err := d.Connected(secure).(*driver).Metadata(background, &kafka.MetadataRequest{})
+	return errors.Is(err, kafka.SASLAuthenticationFailed)
 }
 
 var background = context.Background()
@@ -54,7 +91,7 @@ func (*driver) AlreadyExists(err error) bool { return errors.Is(err, kafka.Topic
 
 func (d *driver) Produce(topic string, records []harness.Record, codec string, idempotent bool) {
 	// A transport keeps what it knows of topics for 6 seconds: one that is shared would not know of a topic that was just created.
-	transport := &kafka.Transport{ClientID: client}
+	transport := d.transport()
 	defer transport.CloseIdleConnections()
 	writer := &kafka.Writer{
 		Addr: kafka.TCP(d.bootstrap), Topic: topic, RequiredAcks: kafka.RequireAll, Compression: codecs[codec],
@@ -126,7 +163,7 @@ func (d *driver) fetch(topic string, count int, offset int64) []harness.Record {
 }
 
 func (d *driver) readWithReader(topic string, count int, offset int64) []harness.Record {
-	reader := kafka.NewReader(kafka.ReaderConfig{Brokers: []string{d.bootstrap}, Topic: topic, MaxWait: 200 * time.Millisecond})
+	reader := kafka.NewReader(kafka.ReaderConfig{Brokers: []string{d.bootstrap}, Topic: topic, MaxWait: 200 * time.Millisecond, Dialer: d.dialer(client)})
 	defer reader.Close()
 	harness.Check(reader.SetOffset(offset))
 	return harness.Collect(count, func(int) []harness.Record { return next(reader) })
@@ -167,7 +204,7 @@ func (d *driver) Member(group, topic, instance string) harness.Member {
 	d.members[group]++
 	reader := kafka.NewReader(kafka.ReaderConfig{
 		Brokers: []string{d.bootstrap}, GroupID: group, Topic: topic, StartOffset: kafka.FirstOffset, MaxWait: 200 * time.Millisecond, HeartbeatInterval: 500 * time.Millisecond,
-		Dialer: &kafka.Dialer{ClientID: name, DialFunc: (&net.Dialer{}).DialContext, Timeout: 10 * time.Second},
+		Dialer: d.dialer(name),
 	})
 	return &member{d, reader, group, topic, name}
 }

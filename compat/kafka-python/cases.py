@@ -78,15 +78,30 @@ class Driver:
     client = "kafka-python"
     null_headers = False
 
-    def __init__(self, bootstrap):
+    def __init__(self, bootstrap, secure=None, **settings):
         self.bootstrap = {"bootstrap_servers": bootstrap, "client_id": self.client}
-        self.admin = kafka.KafkaAdminClient(**self.bootstrap)
+        if secure:
+            self.bootstrap |= {"security_protocol": secure.protocol, "ssl_cafile": secure.authority}
+        if secure and secure.mechanism:
+            self.bootstrap |= {"sasl_mechanism": secure.mechanism, "sasl_plain_username": secure.user, "sasl_plain_password": secure.password}
+        self.admin = kafka.KafkaAdminClient(**self.bootstrap, **settings)
 
     def consumer(self):
         return kafka.KafkaConsumer(**self.bootstrap)
 
     def create(self, topic, partitions, config):
         self.admin.create_topics({topic: {"num_partitions": partitions, "replication_factor": 1, "configs": config}})
+
+    def refused(self, secure):
+        def get_in():
+            try:
+                Driver(secure.bootstrap, secure, bootstrap_timeout_ms=10_000)
+            except errors.KafkaTimeoutError:
+                return
+            raise AssertionError("any password will do")
+
+        # Why it did not get in it says in its log alone.
+        return any("AuthenticationFailed" in text for text in harness.logged("kafka", get_in))
 
     def already_exists(self, error):
         return isinstance(error, errors.TopicAlreadyExistsError)

@@ -67,8 +67,10 @@ class Driver {
   nullHeaders = false
   readers = 0
 
-  constructor(bootstrap) {
-    this.kafka = new Kafka({ clientId: Driver.client, brokers: [bootstrap], logLevel: logLevel.ERROR })
+  constructor(bootstrap, secure) {
+    const { tls: ssl, mechanism, username, password } = secure ?? {}
+    const sasl = mechanism && { mechanism: mechanism.toLowerCase(), username, password }
+    this.kafka = new Kafka({ clientId: Driver.client, brokers: [bootstrap], logLevel: logLevel.ERROR, ssl, sasl })
     this.connecting = this.connect()
   }
 
@@ -84,6 +86,12 @@ class Driver {
     // It tells of a topic that exists by this answer.
     if (!(await admin.createTopics({ topics: [{ topic, numPartitions, configEntries }] }))) throw new Error('it exists')
   }
+
+  refused = secure =>
+    new Driver(secure.bootstrap, secure).connecting.then(
+      () => false,
+      error => error.name === 'KafkaJSSASLAuthenticationError'
+    )
 
   alreadyExists = error => error.message === 'it exists'
 

@@ -4,6 +4,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import threading
 
 import harness
@@ -66,9 +67,20 @@ class Driver:
     client = "kcat"
     null_headers = True
 
-    def __init__(self, bootstrap):
+    def __init__(self, bootstrap, secure=None):
         self.kcat = ["kcat", "-b", bootstrap, "-X", f"client.id={self.client}"]
-        self.milena = [MILENA, "topics", "create", "-b", bootstrap]
+        # Topics are created where that wants no password.
+        self.milena = [MILENA, "topics", "create", "-b", bootstrap if secure is None else sys.argv[1]]
+        settings = {}
+        if secure:
+            settings |= {"security.protocol": secure.protocol, "ssl.ca.location": secure.authority}
+        if secure and secure.mechanism:
+            settings |= {"sasl.mechanism": secure.mechanism, "sasl.username": secure.user, "sasl.password": secure.password}
+        self.kcat += [part for key, value in settings.items() for part in ("-X", f"{key}={value}")]
+
+    def refused(self, secure):
+        done = subprocess.run([*Driver(secure.bootstrap, secure).kcat, "-L"], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+        return done.returncode != 0 and "SASL authentication error" in done.stderr
 
     def run(self, *arguments, text=b""):
         done = subprocess.run([*self.kcat, *arguments], input=text, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60)
@@ -149,6 +161,24 @@ def describe(driver):
     expect("whether all have a leader", [leader >= 0 for leader in driver.partitions(topic).values()], [True] * 3)
 
 
+def tls(driver):
+    encrypted = scenarios.connected(driver, harness.Secure())
+    scenarios.round_trip("tls")(encrypted)
+    both("tls-group")(encrypted)
+
+
+def sasl(case, writes, reads):
+    def run(driver):
+        scenarios.round_trip(case)(scenarios.connected(driver, harness.Secure(writes)))
+        first_ten(f"{case}-group")(scenarios.connected(driver, harness.Secure(writes)))
+        rest(f"{case}-group")(scenarios.connected(driver, harness.Secure(reads)))
+        for mechanism in {writes, reads}:
+            expect(f"the word on a wrong password by {mechanism}", driver.refused(harness.Secure(mechanism, right=False)), True)
+
+    return run
+
+
+SECURE = {"tls": tls, "sasl-plain": sasl("sasl-plain", "PLAIN", "PLAIN"), "sasl-scram": sasl("sasl-scram", "SCRAM-SHA-512", "SCRAM-SHA-256")}
 OWN = {"group-continue": both("group-continue"), "restart-before": first_ten("restart"), "restart-after": rest("restart"), "admin-describe": describe}
 version = subprocess.run(["kcat", "-V"], capture_output=True, text=True, check=True).stdout
-harness.main(Driver, " ".join(re.search(r"Version (\S+) .*(librdkafka \S+)", version).groups()), scenarios.CASES | OWN)
+harness.main(Driver, " ".join(re.search(r"Version (\S+) .*(librdkafka \S+)", version).groups()), scenarios.CASES | OWN | SECURE)

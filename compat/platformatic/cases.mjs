@@ -8,6 +8,9 @@ import { scenarios } from './scenarios.mjs'
 const CLIENT = 'platformatic'
 const or = value => value ?? null
 
+// Whether an error, or one that is behind it, has this code.
+const says = (error, code) => Boolean(error) && (error.code === code || says(error.cause, code) || (error.errors ?? []).some(behind => says(behind, code)))
+
 const recordOf = message => ({
   key: or(message.key),
   value: or(message.value),
@@ -66,8 +69,10 @@ class Driver {
   nullHeaders = true
   readers = 0
 
-  constructor(bootstrap) {
-    this.base = { clientId: CLIENT, bootstrapBrokers: [bootstrap] }
+  constructor(bootstrap, secure) {
+    const { tls, mechanism, username, password } = secure ?? {}
+    const sasl = mechanism && { mechanism, username, password }
+    this.base = { clientId: CLIENT, bootstrapBrokers: [bootstrap], ...(tls && { tls }), ...(sasl && { sasl }) }
     this.admin = new Admin(this.base)
   }
 
@@ -75,6 +80,12 @@ class Driver {
     const configs = Object.entries(config).map(([name, value]) => ({ name, value }))
     return this.admin.createTopics({ topics: [topic], partitions, replicas: 1, configs })
   }
+
+  refused = secure =>
+    new Driver(secure.bootstrap, secure).topics().then(
+      () => false,
+      error => says(error, 'PLT_KFK_AUTHENTICATION')
+    )
 
   alreadyExists = error => Boolean(error.findBy?.('apiCode', 36))
 

@@ -20,6 +20,8 @@ INSTALL_SECONDS = 1800
 RUN_SECONDS = 420
 # The case that is asked for after the server was killed and started again.
 AFTER_RESTART = "restart-after"
+# Those that want listeners which are secured.
+SECURED = ("tls", "sasl-plain", "sasl-scram")
 # What a program says that did not find out its own version.
 UNKNOWN = (None, "", "-", "?")
 
@@ -67,6 +69,7 @@ class Client:
             if case in self.cases:
                 self.excluded[case] = reason.strip()
         self.run_id = ""
+        self.environment = {}
         self.version = None
         self.answers = {}
         self.faults = {}
@@ -75,6 +78,9 @@ class Client:
 
     def asked(self, restarted):
         return [case for case in self.cases if case not in self.excluded and (case == AFTER_RESTART) == restarted]
+
+    def leave_out(self, cases):
+        self.cases = [case for case in self.cases if case not in cases]
 
     def install(self):
         """Seconds it took, and what went wrong or None."""
@@ -99,7 +105,7 @@ class Client:
         start = time.monotonic()
         with out.open("w") as output, log.open("w") as errors:
             command = [self.folder / "run.sh", bootstrap, *asked]
-            code = execute(command, output, errors, self.run_seconds, {"COMPAT_RUN": self.run_id, "COMPAT_MILENA": str(server.BINARY)})
+            code = execute(command, output, errors, self.run_seconds, self.environment | {"COMPAT_RUN": self.run_id, "COMPAT_MILENA": str(server.BINARY)})
         self.seconds += time.monotonic() - start
         self.version = None
         for line in out.read_text(errors="replace").splitlines():

@@ -15,7 +15,10 @@ BINARY = pathlib.Path(os.environ.get("TEST_BINARY") or ROOT / "target/release/mi
 
 
 class Running:
-    """A broker that somebody else started. It is not restarted, so that `restart-after` shows a new client only."""
+    """A broker that somebody else started. It is not restarted, so that `restart-after` shows a new client only. The listeners of it that are secured
+    are in the variables of `Secured`."""
+
+    clients = {}
 
     def __init__(self, bootstrap):
         self.bootstrap, self.store, self.version, self.log, self.faults = bootstrap, "its own", "another broker", None, []
@@ -29,6 +32,33 @@ class Running:
     def stop(self):
         pass
 
+
+# The user of the listener that asks for one.
+USER, PASSWORD = "tester", "only for tests"
+SECURED = """
+[[listeners]]
+name = "plain"
+bind = "{plain}"
+
+[[listeners]]
+name = "tls"
+bind = "127.0.0.1:{tls}"
+advertised = "localhost:{tls}"
+tls.certificate_file = "{certificates}/server.pem"
+tls.key_file = "{certificates}/server.key"
+
+[[listeners]]
+name = "users"
+bind = "127.0.0.1:{users}"
+advertised = "localhost:{users}"
+tls.certificate_file = "{certificates}/server.pem"
+tls.key_file = "{certificates}/server.key"
+sasl.mechanisms = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
+
+[sasl]
+username = "{user}"
+password = "{password}"
+"""
 
 # A short wait for further members, so that the cases do not spend their time on it.
 SHORT_WAIT = ("--set", "groups.initial_rebalance_delay=100ms")
@@ -114,6 +144,26 @@ class Milena:
             self.faults.append(f"the server did not end within {STOP_SECONDS} s")
             process.kill()
             process.wait()
+
+
+class Secured(Milena):
+    """Milena with two listeners more: one with TLS, and one with TLS that asks who comes. `clients` is what tells clients of them, as variables."""
+
+    def __init__(self, folder):
+        super().__init__(folder, own_listeners=True)
+        certificates = ROOT / "target/compat/certificates"
+        subprocess.run([ROOT / "compat/certificates", certificates], check=True)
+        ports = {"tls": free_port(), "users": free_port()}
+        config = folder / "milena.toml"
+        config.write_text(SECURED.format(plain=self.listen, certificates=certificates, user=USER, password=PASSWORD, **ports))
+        self.arguments += ["--config", str(config)]
+        self.clients = {
+            "COMPAT_TLS": f"localhost:{ports['tls']}",
+            "COMPAT_SASL": f"localhost:{ports['users']}",
+            "COMPAT_CA": str(certificates / "ca.pem"),
+            "COMPAT_USER": USER,
+            "COMPAT_PASSWORD": PASSWORD,
+        }
 
 
 def free_port():

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/IBM/sarama"
+	"github.com/xdg-go/scram"
 
 	"milena/compat/harness"
 )
@@ -22,20 +23,74 @@ var codecs = map[string]sarama.CompressionCodec{
 
 type driver struct {
 	brokers []string
+	secure  *harness.Secure
 	sarama.Client
 	admin sarama.ClusterAdmin
 }
 
 func main() {
 	harness.Main(client, harness.Version("github.com/IBM/sarama"), func(bootstrap string) harness.Driver {
-		d := driver{brokers: []string{bootstrap}}
-		d.Client = harness.Must(sarama.NewClient(d.brokers, config()))
-		d.admin = harness.Must(sarama.NewClusterAdmin(d.brokers, config()))
-		return d
+		return connected(bootstrap, nil)
 	})
 }
 
-func config() *sarama.Config {
+func connected(bootstrap string, secure *harness.Secure) driver {
+	d := driver{brokers: []string{bootstrap}, secure: secure}
+	d.Client = harness.Must(sarama.NewClient(d.brokers, d.config()))
+	d.admin = harness.Must(sarama.NewClusterAdmin(d.brokers, d.config()))
+	return d
+}
+
+func (driver) Connected(secure *harness.Secure) harness.Driver {
+	return connected(secure.Bootstrap, secure)
+}
+
+func (driver) Refused(secure *harness.Secure) bool {
+	d := driver{secure: secure}
+	_, err := sarama.NewClient([]string{secure.Bootstrap}, d.config())
+	return errors.Is(err, sarama.ErrSASLAuthenticationFailed)
+}
+
+// Sarama leaves SCRAM to a library of one's choice.
+type conversation struct{ *scram.ClientConversation }
+
+type sha256Conversation struct{ conversation }
+
+func (c *sha256Conversation) Begin(user, password, authzID string) error {
+	return c.begin(scram.SHA256, user, password, authzID)
+}
+
+type sha512Conversation struct{ conversation }
+
+func (c *sha512Conversation) Begin(user, password, authzID string) error {
+	return c.begin(scram.SHA512, user, password, authzID)
+}
+
+func (c *conversation) begin(hash scram.HashGeneratorFcn, user, password, authzID string) error {
+	client, err := hash.NewClient(user, password, authzID)
+	if err == nil {
+		c.ClientConversation = client.NewConversation()
+	}
+	return err
+}
+
+func (d driver) secured(config *sarama.Config) {
+	config.Net.TLS.Enable, config.Net.TLS.Config = true, d.secure.TLS
+	if d.secure.Mechanism == "" {
+		return
+	}
+	config.Net.SASL.Enable = true
+	config.Net.SASL.Mechanism = sarama.SASLMechanism(d.secure.Mechanism)
+	config.Net.SASL.User, config.Net.SASL.Password = d.secure.User, d.secure.Password
+	switch d.secure.Mechanism {
+	case sarama.SASLTypeSCRAMSHA256:
+		config.Net.SASL.SCRAMClientGeneratorFunc = func() sarama.SCRAMClient { return &sha256Conversation{} }
+	case sarama.SASLTypeSCRAMSHA512:
+		config.Net.SASL.SCRAMClientGeneratorFunc = func() sarama.SCRAMClient { return &sha512Conversation{} }
+	}
+}
+
+func (d driver) config() *sarama.Config {
 	config := sarama.NewConfig()
 	config.ClientID = client
 	config.Version = sarama.MaxVersion
@@ -47,6 +102,9 @@ func config() *sarama.Config {
 	config.Producer.RequiredAcks = sarama.WaitForAll
 	config.Producer.Partitioner = sarama.NewManualPartitioner
 	config.Producer.Return.Successes = true
+	if d.secure != nil {
+		d.secured(config)
+	}
 	return config
 }
 
@@ -69,7 +127,7 @@ func encoder(bytes []byte) sarama.Encoder {
 }
 
 func (d driver) Produce(topic string, records []harness.Record, codec string, idempotent bool) {
-	config := config()
+	config := d.config()
 	config.Producer.Compression = codecs[codec]
 	config.Producer.Flush.Frequency = 20 * time.Millisecond
 	if idempotent {
@@ -101,7 +159,7 @@ func recordOf(message *sarama.ConsumerMessage) harness.Record {
 }
 
 func (d driver) Read(topic string, count int, offset int64) []harness.Record {
-	reader := harness.Must(sarama.NewConsumer(d.brokers, config()))
+	reader := harness.Must(sarama.NewConsumer(d.brokers, d.config()))
 	defer reader.Close()
 	partition := harness.Must(reader.ConsumePartition(topic, 0, offset))
 	defer partition.Close()
@@ -134,7 +192,7 @@ type member struct {
 }
 
 func (d driver) Member(group, topic, instance string) harness.Member {
-	config := config()
+	config := d.config()
 	config.Consumer.Group.InstanceId = instance
 	joins := &member{ConsumerGroup: harness.Must(sarama.NewConsumerGroup(d.brokers, group, config)), topic: topic, session: make(chan sarama.ConsumerGroupSession, 1)}
 	ctx, stop := context.WithCancel(context.Background())

@@ -1,6 +1,12 @@
 // Package harness runs the cases of a client of Go and prints one JSON line for each.
 package harness
 
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"os"
+)
+
 // Record is what is sent and read. Keys, values and values of headers may be nil, which is not the same as empty. Timestamp is in milliseconds, and 0
 // leaves it to the client.
 type Record struct {
@@ -15,8 +21,29 @@ type Header struct {
 	Value []byte
 }
 
+// Secure is a listener with TLS, and how one logs in there where it wants that. Mechanism is one of SASL, or empty.
+type Secure struct {
+	Bootstrap, Mechanism, User, Password string
+	TLS                                  *tls.Config
+}
+
+// NewSecure is the listener that the mechanism is for.
+func NewSecure(mechanism string) *Secure {
+	authorities := x509.NewCertPool()
+	authorities.AppendCertsFromPEM(Must(os.ReadFile(os.Getenv("COMPAT_CA"))))
+	secure := &Secure{os.Getenv("COMPAT_SASL"), mechanism, os.Getenv("COMPAT_USER"), os.Getenv("COMPAT_PASSWORD"), &tls.Config{RootCAs: authorities}}
+	if mechanism == "" {
+		secure.Bootstrap = os.Getenv("COMPAT_TLS")
+	}
+	return secure
+}
+
 // Driver is what the cases ask of a client. What fails calls Check, but for Create.
 type Driver interface {
+	// Connected is the same client at a listener that is secured.
+	Connected(secure *Secure) Driver
+	// Refused tells whether a client with a wrong password is told so.
+	Refused(secure *Secure) bool
 	Create(topic string, partitions int, config map[string]string) error
 	// AlreadyExists tells whether an error of Create says so.
 	AlreadyExists(err error) bool

@@ -32,6 +32,9 @@ var scenarios = map[string]func(scenario){
 	"group-rebalance":      groupRebalance,
 	"group-continue":       func(of scenario) { of.readTenAndCommit("group-continue"); of.goOn("group-continue") },
 	"static-member":        staticMember,
+	"tls":                  encrypted,
+	"sasl-plain":           func(of scenario) { of.sasl("sasl-plain", "PLAIN", "PLAIN") },
+	"sasl-scram":           func(of scenario) { of.sasl("sasl-scram", "SCRAM-SHA-512", "SCRAM-SHA-256") },
 	"restart-before":       func(of scenario) { of.readTenAndCommit("restart") },
 	"restart-after":        func(of scenario) { of.goOn("restart") },
 	"admin-create":         adminCreate,
@@ -184,6 +187,30 @@ func (of scenario) goOn(name string) {
 	member := of.Member(of.name(name), of.name(name), "")
 	Expect("the rest", values(Collect(10, member.Poll)), numbers(10, 20))
 	member.Close()
+}
+
+func (of scenario) connected(mechanism string) scenario {
+	return scenario{of.client, of.Connected(NewSecure(mechanism))}
+}
+
+func encrypted(of scenario) {
+	of = of.connected("")
+	of.roundTrip("tls", "none", false)
+	of.readTenAndCommit("tls-group")
+	of.goOn("tls-group")
+}
+
+// Whoever logs in by the one mechanism writes, and by the other one goes on reading; with another password nobody gets in.
+func (of scenario) sasl(name, first, second string) {
+	writes := of.connected(first)
+	writes.roundTrip(name, "none", false)
+	writes.readTenAndCommit(name + "-group")
+	of.connected(second).goOn(name + "-group")
+	for _, mechanism := range []string{first, second} {
+		wrong := NewSecure(mechanism)
+		wrong.Password = "not the password"
+		Expect("the word on a wrong password by "+mechanism, of.Refused(wrong), true)
+	}
 }
 
 func staticMember(of scenario) {

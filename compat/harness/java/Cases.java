@@ -34,6 +34,7 @@ import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.clients.producer.RecordMetadata;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.config.ConfigResource;
+import org.apache.kafka.common.errors.SaslAuthenticationException;
 import org.apache.kafka.common.errors.TopicExistsException;
 import org.apache.kafka.common.header.Header;
 import org.apache.kafka.common.record.TimestampType;
@@ -68,10 +69,16 @@ public final class Cases {
         }
     }
 
-    private Cases(String client, String bootstrap) {
+    private final Map<String, Object> security;
+
+    /** {@code security} are the settings of all clients, where the listener is secured. */
+    private Cases(String client, String bootstrap, Map<String, Object> security) {
         this.client = client;
         this.bootstrap = bootstrap;
-        this.admin = Admin.create(Map.of("bootstrap.servers", bootstrap));
+        this.security = security;
+        Map<String, Object> settings = new HashMap<>(security);
+        settings.put("bootstrap.servers", bootstrap);
+        this.admin = Admin.create(settings);
         for (String codec : List.of("none", "gzip", "snappy", "lz4", "zstd")) {
             cases.put("codec-" + codec, () -> many("codec-" + codec, Map.of("compression.type", codec, "enable.idempotence", false)));
         }
@@ -87,6 +94,9 @@ public final class Cases {
             goOn(name("group-continue"));
         });
         cases.put("static-member", this::staticMember);
+        cases.put("tls", this::tls);
+        cases.put("sasl-plain", () -> sasl("sasl-plain", "PLAIN", "PLAIN"));
+        cases.put("sasl-scram", () -> sasl("sasl-scram", "SCRAM-SHA-512", "SCRAM-SHA-256"));
         cases.put("restart-before", () -> readTenAndCommit(name("restart")));
         cases.put("restart-after", () -> goOn(name("restart")));
         cases.put("admin-create", this::adminCreate);
@@ -103,7 +113,7 @@ public final class Cases {
     }
 
     public static void main(String[] arguments) throws Exception {
-        Cases program = new Cases(arguments[0], arguments[1]);
+        Cases program = new Cases(arguments[0], arguments[1], Map.of());
         String version = Answers.version(KafkaConsumer.class, "/kafka/kafka-version.properties");
         Answers.run(arguments[0], version, program.cases, CASE_LIMIT, Arrays.asList(arguments).subList(2, arguments.length));
     }
@@ -140,6 +150,7 @@ public final class Cases {
     /** All of them must be acknowledged. */
     private void produce(List<ProducerRecord<byte[], byte[]>> records, Map<String, Object> settings) throws Exception {
         Map<String, Object> all = new HashMap<>(Map.of("bootstrap.servers", bootstrap, "linger.ms", 20));
+        all.putAll(security);
         all.putAll(settings);
         try (KafkaProducer<byte[], byte[]> producer = new KafkaProducer<>(all, new ByteArraySerializer(), new ByteArraySerializer())) {
             List<Future<RecordMetadata>> sent = new ArrayList<>();
@@ -160,6 +171,7 @@ public final class Cases {
     private KafkaConsumer<byte[], byte[]> consumer(String group, Map<String, Object> settings) {
         Properties all = new Properties();
         all.put("bootstrap.servers", bootstrap);
+        all.putAll(security);
         all.put("group.id", group);
         all.put("auto.offset.reset", "earliest");
         all.put("enable.auto.commit", "false");
@@ -306,6 +318,47 @@ public final class Cases {
     private void goOn(String topic) throws Exception {
         try (KafkaConsumer<byte[], byte[]> member = member(topic, Map.of())) {
             Answers.expect("the rest", values(take(member, 10)), numbers(10, 20));
+        }
+    }
+
+    /** The same client at the listener that is secured, with the password that is right or another one. */
+    private Cases connected(String mechanism, boolean right) {
+        Map<String, String> environment = System.getenv();
+        Map<String, Object> settings = new HashMap<>();
+        settings.put("security.protocol", mechanism.isEmpty() ? "SSL" : "SASL_SSL");
+        settings.put("ssl.truststore.type", "PEM");
+        settings.put("ssl.truststore.location", environment.get("COMPAT_CA"));
+        if (!mechanism.isEmpty()) {
+            String module = mechanism.equals("PLAIN") ? "plain.PlainLoginModule" : "scram.ScramLoginModule";
+            String password = right ? environment.get("COMPAT_PASSWORD") : "not the password";
+            settings.put("sasl.mechanism", mechanism);
+            settings.put("sasl.jaas.config", String.format("org.apache.kafka.common.security.%s required username=\"%s\" password=\"%s\";",
+                module, environment.get("COMPAT_USER"), password));
+        }
+        return new Cases(client, environment.get(mechanism.isEmpty() ? "COMPAT_TLS" : "COMPAT_SASL"), settings);
+    }
+
+    private void tls() throws Exception {
+        Cases encrypted = connected("", true);
+        encrypted.many("tls", Map.of());
+        encrypted.readTenAndCommit(name("tls-group"));
+        encrypted.goOn(name("tls-group"));
+    }
+
+    /** Whoever logs in by the one mechanism writes, and by the other one goes on reading; with another password nobody gets in. */
+    private void sasl(String of, String first, String second) throws Exception {
+        Cases writes = connected(first, true);
+        writes.many(of, Map.of());
+        writes.readTenAndCommit(name(of + "-group"));
+        connected(second, true).goOn(name(of + "-group"));
+        for (String mechanism : Set.copyOf(List.of(first, second))) {
+            try {
+                connected(mechanism, false).admin.listTopics().names().get();
+            } catch (ExecutionException error) {
+                Answers.expect("the word on a wrong password by " + mechanism, error.getCause().getClass(), SaslAuthenticationException.class);
+                continue;
+            }
+            throw new AssertionError("any password will do");
         }
     }
 

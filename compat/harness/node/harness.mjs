@@ -1,4 +1,5 @@
 // Runs the cases of a client of Node and prints one JSON line for each. A client is a driver: an object with the methods that scenarios.mjs calls.
+import { readFileSync } from 'node:fs'
 import { isDeepStrictEqual } from 'node:util'
 
 // Longer than any session or time-out that a case sets, on a loaded machine.
@@ -42,6 +43,17 @@ export class Inbox {
   async take(count) {
     if (this.records.length === 0) await sleep(50)
     return this.records.splice(0, count)
+  }
+}
+
+// A listener with TLS, and how one logs in there where it wants that. `mechanism` is one of SASL, or undefined.
+export class Secure {
+  constructor(mechanism, right = true) {
+    this.bootstrap = mechanism ? process.env.COMPAT_SASL : process.env.COMPAT_TLS
+    this.tls = { ca: [readFileSync(process.env.COMPAT_CA)] }
+    this.mechanism = mechanism
+    this.username = process.env.COMPAT_USER
+    this.password = right ? process.env.COMPAT_PASSWORD : 'not the password'
   }
 }
 

@@ -1,9 +1,10 @@
 // The cases, in terms of what a driver can do: the same ones as in the drivers of other languages.
 //
-// A driver has: create, alreadyExists (whether an error says so), produce, read, offsetAt, bounds, member, partitions, configs, setConfig, grow,
-// deleteRecords, deleteTopic, topics, storeOffset, groups, describeGroup, deleteGroup. A member has: poll, assignment, rebalances, commit, close, and
+// A driver is made of an address, and of a `Secure` where the listener there is secured. It has: create, alreadyExists (whether an error says so), produce, read, offsetAt, bounds, member, partitions, configs, setConfig, grow,
+// deleteRecords, deleteTopic, topics, storeOffset, groups, describeGroup, deleteGroup; and refused, whether a client
+// with a wrong password is told so. A member has: poll, assignment, rebalances, commit, close, and
 // abandon, which goes without leaving the group. Keys, values and values of headers are buffers or null, times are milliseconds.
-import { collect, expect, waitUntil } from './harness.mjs'
+import { collect, expect, Secure, waitUntil } from './harness.mjs'
 
 // A fixed moment.
 const MOMENT = 1_700_000_000_000
@@ -103,6 +104,26 @@ async function goOn(driver, name) {
   const member = await driver.member(nameOf(driver, name), nameOf(driver, name))
   expect('the rest', texts(await collect(10, count => member.poll(count))), NUMBERS.slice(10))
   await member.close()
+}
+
+const connected = (driver, secure) => new driver.constructor(secure.bootstrap, secure)
+
+async function tls(driver) {
+  const encrypted = connected(driver, new Secure())
+  await roundTrip('tls')(encrypted)
+  await readTenAndCommit(encrypted, 'tls-group')
+  await goOn(encrypted, 'tls-group')
+}
+
+// Whoever logs in by the one mechanism writes, and by the other one goes on reading; with another password nobody gets in.
+const sasl = (name, first, second) => async driver => {
+  const writes = connected(driver, new Secure(first))
+  await roundTrip(name)(writes)
+  await readTenAndCommit(writes, `${name}-group`)
+  await goOn(connected(driver, new Secure(second)), `${name}-group`)
+  for (const mechanism of new Set([first, second])) {
+    expect(`the word on a wrong password by ${mechanism}`, await driver.refused(new Secure(mechanism, false)), true)
+  }
 }
 
 async function staticMember(driver) {
@@ -218,6 +239,9 @@ export const scenarios = {
     await goOn(driver, 'group-continue')
   },
   'static-member': staticMember,
+  tls,
+  'sasl-plain': sasl('sasl-plain', 'PLAIN', 'PLAIN'),
+  'sasl-scram': sasl('sasl-scram', 'SCRAM-SHA-512', 'SCRAM-SHA-256'),
   'restart-before': driver => readTenAndCommit(driver, 'restart'),
   'restart-after': driver => goOn(driver, 'restart'),
   'admin-create': adminCreate,

@@ -1,6 +1,7 @@
 """Runs the cases of a client of Python and prints one JSON line for each. A client is a driver: an object with the methods that `scenarios.py` calls."""
 
 import json
+import logging
 import os
 import sys
 import threading
@@ -16,6 +17,29 @@ class Record:
 
     def __init__(self, key=None, value=None, headers=(), timestamp=None, offset=None):
         self.key, self.value, self.headers, self.timestamp, self.offset = key, value, list(headers), timestamp, offset
+
+
+class Secure:
+    """A listener with TLS, and how one logs in there where it wants that. `mechanism` is one of SASL, or None."""
+
+    def __init__(self, mechanism=None, right=True):
+        self.bootstrap = os.environ["COMPAT_SASL" if mechanism else "COMPAT_TLS"]
+        self.authority = os.environ["COMPAT_CA"]
+        self.mechanism, self.user = mechanism, os.environ["COMPAT_USER"]
+        self.password = os.environ["COMPAT_PASSWORD"] if right else "not the password"
+        self.protocol = "SASL_SSL" if mechanism else "SSL"
+
+
+def logged(logger, work):
+    """What a client's logger says while it works."""
+    told, handler = [], logging.Handler()
+    handler.emit = lambda record: told.append(record.getMessage())
+    logging.getLogger(logger).addHandler(handler)
+    try:
+        work()
+    finally:
+        logging.getLogger(logger).removeHandler(handler)
+    return told
 
 
 def expect(what, seen, wanted):

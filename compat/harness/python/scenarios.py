@@ -1,13 +1,13 @@
 """The cases, in terms of what a driver can do.
 
-A driver has: `create`, `already_exists` (whether an error says so), `produce`, `read`, `offset_at`, `bounds`, `member`, `partitions`, `configs`,
-`set_config`, `grow`, `delete_records`, `delete_topic`, `topics`, `store_offset`, `groups`, `describe_group`, `delete_group`.
+A driver is made of an address, and of a `Secure` where the listener there is secured. It has: `create`, `already_exists` (whether an error says so), `produce`, `read`, `offset_at`, `bounds`, `member`, `partitions`, `configs`,
+`set_config`, `grow`, `delete_records`, `delete_topic`, `topics`, `store_offset`, `groups`, `describe_group`, `delete_group`; where it connects with a password, `refused` (whether a client that has another one is told that it is wrong).
 A member has: `poll`, `assignment`, `rebalances`, `commit`, `close`, and `abandon`, which goes without leaving the group.
 """
 
 import os
 
-from harness import Record, expect, wait_until, collect
+from harness import Record, Secure, collect, expect, wait_until
 
 # A fixed moment, in milliseconds.
 MOMENT = 1_700_000_000_000
@@ -118,6 +118,31 @@ def group_continue(driver):
     go_on(driver, "group-continue")
 
 
+def connected(driver, secure):
+    return type(driver)(secure.bootstrap, secure)
+
+
+def tls(driver):
+    encrypted = connected(driver, Secure())
+    round_trip("tls")(encrypted)
+    read_ten_and_commit(encrypted, "tls-group")
+    go_on(encrypted, "tls-group")
+
+
+def sasl(case, first, second):
+    """Whoever logs in by the one mechanism writes, and by the other one goes on reading; with another password nobody gets in."""
+
+    def run(driver):
+        writes, reads = (connected(driver, Secure(mechanism)) for mechanism in (first, second))
+        round_trip(case)(writes)
+        read_ten_and_commit(writes, f"{case}-group")
+        go_on(reads, f"{case}-group")
+        for mechanism in {first, second}:
+            expect(f"the word on a wrong password by {mechanism}", driver.refused(Secure(mechanism, right=False)), True)
+
+    return run
+
+
 def static_member(driver):
     topic = topic_of(driver, "static-member", 4)
     stays, goes = driver.member(topic, topic, "stays"), driver.member(topic, topic, "goes")
@@ -224,6 +249,9 @@ CASES = {f"codec-{codec}": round_trip(f"codec-{codec}", codec=codec) for codec i
     "group-rebalance": group_rebalance,
     "group-continue": group_continue,
     "static-member": static_member,
+    "tls": tls,
+    "sasl-plain": sasl("sasl-plain", "PLAIN", "PLAIN"),
+    "sasl-scram": sasl("sasl-scram", "SCRAM-SHA-512", "SCRAM-SHA-256"),
     "restart-before": lambda driver: read_ten_and_commit(driver, "restart"),
     "restart-after": lambda driver: go_on(driver, "restart"),
     "admin-create": admin_create,

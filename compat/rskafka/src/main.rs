@@ -1,12 +1,17 @@
 //! rskafka: one client of one partition; it has no groups.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use compat_harness::{Driver, Failed, Outcome, Record, collect, main as run};
+use compat_harness::{Driver, Failed, Outcome, Record, Secure, collect, main as run};
+use rskafka::BackoffConfig;
 use rskafka::client::error::{Error, ProtocolError};
 use rskafka::client::partition::{Compression, OffsetAt, PartitionClient, UnknownTopicHandling};
-use rskafka::client::{Client, ClientBuilder};
+use rskafka::client::{Client, ClientBuilder, Credentials, SaslConfig};
+use rustls::pki_types::{CertificateDer, pem::PemObject};
+use rustls::{ClientConfig, RootCertStore};
 use tokio::runtime::Runtime;
 
 struct Rskafka {
@@ -16,10 +21,27 @@ struct Rskafka {
 
 fn main() {
     run("rskafka", "0.6.0", |bootstrap| {
-        let runtime = Runtime::new()?;
-        let client = runtime.block_on(ClientBuilder::new(vec![bootstrap.to_owned()]).client_id("rskafka").build())?;
-        Ok(Box::new(Rskafka { runtime, client }))
+        Ok(Box::new(Rskafka::new(ClientBuilder::new(vec![bootstrap.to_owned()]))?))
     });
+}
+
+/// A client of a listener that is secured.
+fn secured(secure: &Secure) -> Outcome<ClientBuilder> {
+    let mut authorities = RootCertStore::empty();
+    authorities.add(CertificateDer::from_pem_file(&secure.authority)?)?;
+    let tls = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        .with_safe_default_protocol_versions()?
+        .with_root_certificates(authorities)
+        .with_no_client_auth();
+    let builder = ClientBuilder::new(vec![secure.bootstrap.clone()]).tls_config(Arc::new(tls));
+    let credentials = Credentials::new(secure.user.clone(), secure.password.clone());
+    Ok(match secure.mechanism {
+        None => builder,
+        Some("PLAIN") => builder.sasl_config(SaslConfig::Plain(credentials)),
+        Some("SCRAM-SHA-256") => builder.sasl_config(SaslConfig::ScramSha256(credentials)),
+        Some("SCRAM-SHA-512") => builder.sasl_config(SaslConfig::ScramSha512(credentials)),
+        Some(other) => return Err(format!("no mechanism {other}").into()),
+    })
 }
 
 fn time(milliseconds: i64) -> DateTime<Utc> {
@@ -27,6 +49,12 @@ fn time(milliseconds: i64) -> DateTime<Utc> {
 }
 
 impl Rskafka {
+    fn new(builder: ClientBuilder) -> Outcome<Self> {
+        let runtime = Runtime::new()?;
+        let client = runtime.block_on(builder.client_id("rskafka").build())?;
+        Ok(Self { runtime, client })
+    }
+
     fn partition(&self, topic: &str) -> Outcome<PartitionClient> {
         Ok(self.runtime.block_on(self.client.partition_client(topic, 0, UnknownTopicHandling::Retry))?)
     }
@@ -37,6 +65,23 @@ impl Rskafka {
 }
 
 impl Driver for Rskafka {
+    fn connected(&self, secure: &Secure) -> Outcome<Box<dyn Driver>> {
+        Ok(Box::new(Self::new(secured(secure)?)?))
+    }
+
+    fn refused(&self, secure: &Secure) -> Outcome<bool> {
+        // It tries again for ever when nothing is said.
+        let once = BackoffConfig { deadline: Some(Duration::from_secs(5)), ..BackoffConfig::default() };
+        match Self::new(secured(secure)?.backoff_config(once)) {
+            Ok(_) => Ok(false),
+            Err(error) => Ok(error.to_string().contains("SaslAuthenticationFailed")),
+        }
+    }
+
+    fn has_groups(&self) -> bool {
+        false
+    }
+
     /// It creates topics without configs.
     fn create(&self, topic: &str, partitions: usize, _config: &[(&str, &str)]) -> Outcome {
         Ok(self.runtime.block_on(self.client.controller_client()?.create_topic(topic, partitions as i32, 1, 30_000))?)

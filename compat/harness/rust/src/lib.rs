@@ -26,12 +26,45 @@ pub struct Record {
     pub offset: i64,
 }
 
+/// A listener with TLS, and how one logs in there where it wants that.
+#[derive(Clone, Debug)]
+pub struct Secure {
+    pub bootstrap: String,
+    /// A file with the certificate of whoever signs those of servers.
+    pub authority: String,
+    /// A mechanism of SASL.
+    pub mechanism: Option<&'static str>,
+    pub user: String,
+    pub password: String,
+}
+
+impl Secure {
+    fn new(mechanism: Option<&'static str>) -> Outcome<Self> {
+        let variable = |name: &str| std::env::var(name).map_err(|_| format!("{name} is not set"));
+        Ok(Self {
+            bootstrap: variable(if mechanism.is_some() { "COMPAT_SASL" } else { "COMPAT_TLS" })?,
+            authority: variable("COMPAT_CA")?,
+            mechanism,
+            user: variable("COMPAT_USER")?,
+            password: variable("COMPAT_PASSWORD")?,
+        })
+    }
+}
+
 fn cannot<T>() -> Outcome<T> {
     Err("this client cannot do it".into())
 }
 
 /// What the cases ask of a client. Records go to partition 0.
 pub trait Driver: Send + Sync {
+    /// The same client at a listener that is secured.
+    fn connected(&self, _secure: &Secure) -> Outcome<Box<dyn Driver>> {
+        cannot()
+    }
+    /// Whether a client with a wrong password is told so.
+    fn refused(&self, _secure: &Secure) -> Outcome<bool> {
+        cannot()
+    }
     fn create(&self, topic: &str, partitions: usize, config: &[(&str, &str)]) -> Outcome;
     /// Whether an error of `create` says that the topic exists.
     fn already_exists(&self, error: &Failed) -> bool;
@@ -48,6 +81,9 @@ pub trait Driver: Send + Sync {
 
     /// Whether headers may repeat a name and have null values.
     fn all_headers(&self) -> bool {
+        true
+    }
+    fn has_groups(&self) -> bool {
         true
     }
     fn member(&self, _group: &str, _topic: &str, _instance: Option<&str>) -> Outcome<Box<dyn Member>> {

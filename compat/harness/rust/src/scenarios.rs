@@ -1,6 +1,6 @@
 //! The cases: the same ones as in the drivers of other languages.
 
-use crate::{Driver, Outcome, Record, collect, expect, wait_until};
+use crate::{Driver, Outcome, Record, Secure, collect, expect, wait_until};
 
 /// A fixed moment, in milliseconds.
 const MOMENT: i64 = 1_700_000_000_000;
@@ -25,6 +25,9 @@ pub fn run(name: &str, client: &'static str, driver: &dyn Driver) -> Outcome {
         "group-rebalance" => case.group_rebalance(),
         "group-continue" => case.read_ten_and_commit(name).and_then(|()| case.go_on(name)),
         "static-member" => case.static_member(),
+        "tls" => case.tls(),
+        "sasl-plain" => case.sasl(name, &["PLAIN"]),
+        "sasl-scram" => case.sasl(name, &["SCRAM-SHA-512", "SCRAM-SHA-256"]),
         "restart-before" => case.read_ten_and_commit("restart"),
         "restart-after" => case.go_on("restart"),
         "admin-create" => case.admin_create(),
@@ -183,6 +186,33 @@ impl Case<'_> {
         let topic = self.name(case);
         let mut member = self.driver.member(&topic, &topic, None)?;
         expect("the rest", values(collect(10, |most| member.poll(most))?), numbers(10..20))
+    }
+
+    /// There and back over a listener that is secured, and through a group, where the client has groups.
+    fn secured(&self, case: &str, mechanism: Option<&'static str>) -> Outcome {
+        let driver = self.driver.connected(&Secure::new(mechanism)?)?;
+        let secured = Case { client: self.client, driver: driver.as_ref() };
+        secured.round_trip(case, "none", false)?;
+        if !secured.driver.has_groups() {
+            return Ok(());
+        }
+        let case = format!("{case}-group");
+        secured.read_ten_and_commit(&case)?;
+        secured.go_on(&case)
+    }
+
+    fn tls(&self) -> Outcome {
+        self.secured("tls", None)
+    }
+
+    /// With the right password one gets in by each mechanism, and with another one by none.
+    fn sasl(&self, case: &str, mechanisms: &[&'static str]) -> Outcome {
+        for mechanism in mechanisms {
+            self.secured(&format!("{case}-{mechanism}"), Some(mechanism))?;
+            let wrong = Secure { password: "not the password".to_owned(), ..Secure::new(Some(mechanism))? };
+            expect(&format!("the word on a wrong password by {mechanism}"), self.driver.refused(&wrong)?, true)?;
+        }
+        Ok(())
     }
 
     fn static_member(&self) -> Outcome {
