@@ -203,11 +203,12 @@ fn a_partition_begins_where_the_node_begins_that_has_most_of_it() {
     assert_eq!(block_on(nodes.store.bounds(&nodes.topic.partition(0))), Ok(Bounds { start: 3, end: 10 }));
 }
 
-/// Ends are asked of one node for all partitions of a topic, and that one leads another partition and lags behind in this one.
+/// The node that leads another partition has all that was known of this one, and not what its leader stored last.
 #[test]
 fn what_became_of_an_append_in_doubt_is_asked_of_the_leader_of_its_own_partition() {
     let nodes = Nodes::filled(2, 2, 1);
     let at = nodes.led_apart();
+    nodes.stores(1, 1, 2);
     nodes.fault(0, On::Operation(Operation::SendMessages), Fault::CutAfterApply);
     assert!(matches!(nodes.append(&at, 3), Err(StoreError::InDoubt { .. })));
     assert_eq!(block_on(nodes.store.bounds(&at)), Ok(Bounds { start: 0, end: 3 }), "it was stored");
@@ -221,9 +222,8 @@ fn what_only_another_node_than_the_leader_has_of_an_append_in_doubt_is_not_there
     let at = nodes.led_apart();
     nodes.fault(0, On::Operation(Operation::SendMessages), Fault::CutBeforeApply);
     assert!(matches!(nodes.append(&at, 3), Err(StoreError::InDoubt { .. })));
-    for id in [2, 3] {
-        block_on(nodes.nodes[1].memory.append(&nodes.on(1, 1), batch_of(&[TestMessage::new(id, b"value")]))).unwrap();
-    }
+    nodes.stores(1, 1, 2);
+    nodes.stores(1, 1, 3);
     assert_eq!(block_on(nodes.store.bounds(&at)), Ok(Bounds { start: 0, end: 2 }));
     // Nor later, when somebody asks for the other partition first.
     assert_eq!(block_on(nodes.store.bounds(&nodes.topic.partition(0))), Ok(Bounds { start: 0, end: 2 }));

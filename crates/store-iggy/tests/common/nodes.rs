@@ -104,6 +104,12 @@ impl Nodes {
         block_on(memory.topic("kafka", "orders")).unwrap().unwrap().topic.partition(partition)
     }
 
+    /// A node has one more message of a partition, whatever its leader has.
+    pub fn stores(&self, node: usize, partition: u32, id: u128) {
+        let batch = batch_of(&[TestMessage::new(id, b"value")]);
+        block_on(self.nodes[node].memory.append(&self.on(node, partition), batch)).unwrap();
+    }
+
     /// Plans a fault of a node.
     pub fn fault(&self, node: usize, on: On, fault: Fault) {
         self.nodes[node].door.lock().as_ref().unwrap().faults().plan(on, fault);
