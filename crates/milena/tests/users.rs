@@ -111,3 +111,33 @@ fn a_server_lets_in_who_is_added_while_it_runs() {
         assert!(start.elapsed() < PATIENCE, "{}", server.output());
     }
 }
+
+/// Milena's own commands know SCRAM, which librdkafka as it is built here does not.
+#[test]
+fn commands_log_in_by_every_mechanism_and_say_why_they_are_not_let_in() {
+    let server = ChildServer::builder(env!("CARGO_BIN_EXE_milena"))
+        .env("MILENA_SASL_MECHANISMS", "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512")
+        .env("MILENA_SASL_USERNAME", "alice")
+        .env("MILENA_SASL_PASSWORD", "secret")
+        .env("MILENA_SASL_MAX_REAUTH", "1h")
+        .start();
+    let list = |mechanism: Option<&str>, password: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_milena"));
+        command.args(["topics", "list", "--bootstrap", server.bootstrap()]);
+        if let Some(mechanism) = mechanism {
+            command.args(["--sasl-mechanism", mechanism, "--sasl-username", "alice"]);
+        }
+        command.env("MILENA_SASL_PASSWORD", password).output().unwrap()
+    };
+    for mechanism in ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] {
+        let output = list(Some(mechanism), "secret");
+        assert!(output.status.success(), "{mechanism}: {}", said(&output));
+        let output = list(Some(mechanism), "wrong");
+        assert!(!output.status.success() && said(&output).contains("alice is not let in"), "{}", said(&output));
+    }
+    let output = list(None, "secret");
+    assert!(!output.status.success() && said(&output).contains("closed the connection"), "{}", said(&output));
+    let open = ChildServer::start(env!("CARGO_BIN_EXE_milena"));
+    let output = open.run(&["topics", "list", "--sasl-mechanism", "PLAIN", "--sasl-username", "a"], "");
+    assert!(said(&output).contains("MILENA_SASL_PASSWORD"), "{}", said(&output));
+}

@@ -105,6 +105,33 @@ fn the_last_message_must_belong_to_the_first() {
     }
 }
 
+/// As librdkafka before 2.6.1, that of Debian's kcat among them, which Apache Kafka lets in no more since 3.7.2.
+#[test]
+fn a_client_that_repeats_its_own_nonce_is_let_in() {
+    let (users, hash) = (users("alice", "secret"), Hash::Sha256);
+    let attempt = |nonce_of: &dyn Fn(&str) -> String| {
+        let mut server = ScramServer::new(hash);
+        let challenged = challenge(server.step(b"n,,n=alice,r=mine", &users, "yours").unwrap());
+        let challenged = String::from_utf8(challenged).unwrap();
+        let nonce = challenged.strip_prefix("r=").and_then(|rest| rest.split(',').next()).unwrap();
+        let without_proof = format!("c=biws,r={}", nonce_of(nonce));
+        let salted = hash.salted("secret", b"0123456789abcdef", std::num::NonZeroU32::new(4_096).unwrap());
+        let client_key = hash.hmac(&salted, b"Client Key");
+        let exchange = format!("n=alice,r=mine,{challenged},{without_proof}");
+        let signature = hash.hmac(&hash.digest(&client_key), exchange.as_bytes());
+        let proof: Vec<u8> = client_key.iter().zip(&signature).map(|(one, other)| one ^ other).collect();
+        let last = format!("{without_proof},p={}", BASE64.encode(proof));
+        server.step(last.as_bytes(), &users, "unused")
+    };
+    assert!(matches!(attempt(&|nonce| nonce.to_owned()), Ok(Answer::Accepted { .. })));
+    assert!(matches!(attempt(&|nonce| format!("mine{nonce}")), Ok(Answer::Accepted { .. })));
+    for other in
+        ["mine", "yours", "mineyoursyours", "minemineyour", "xmineyours", "minemineyoursx", "mineminemineyours"]
+    {
+        assert_eq!(attempt(&|_| other.to_owned()), Err(Denied::Nonce), "{other}");
+    }
+}
+
 #[test]
 fn a_client_does_not_trust_a_challenge_that_is_none() {
     let of = |challenge: &[u8]| ScramClient::new(Hash::Sha256, "u", "nonce").0.prove(challenge, "p").err();

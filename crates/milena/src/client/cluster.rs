@@ -12,6 +12,7 @@ use milena_wire::kafka_protocol::messages::{
 use milena_wire::kafka_protocol::protocol::{Request, StrBytes};
 
 use super::connection::Connection;
+use super::login::Login;
 use super::topics::{Partition, Topic};
 use super::{Address, ClientError, Result};
 
@@ -25,6 +26,8 @@ pub struct Settings {
     pub client_id: String,
     /// TLS, where connections begin with it.
     pub tls: Option<Connector>,
+    /// Who the client is, where servers ask.
+    pub login: Option<Login>,
     /// Time for one connection to be made.
     pub connect_timeout: Duration,
     /// Time for one request to be answered. Longer than any wait that is asked of a server.
@@ -38,6 +41,7 @@ impl Default for Settings {
         Self {
             client_id: "milena-cli".to_owned(),
             tls: None,
+            login: None,
             connect_timeout: Duration::from_secs(10),
             request_timeout: Duration::from_secs(40),
             retry_timeout: Duration::from_secs(60),

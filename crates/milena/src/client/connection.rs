@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use milena_wire::decode::decode_response_to;
@@ -14,6 +14,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
+use super::login::Login;
 use super::versions::{Offer, name_of};
 use super::{Address, ClientError, Result, Settings};
 
@@ -47,6 +48,9 @@ pub(crate) struct Connection {
     offer: Offer,
     next_id: i32,
     waiting: VecDeque<(i32, i16)>,
+    login: Option<Login>,
+    /// When the client has to say again who it is.
+    again_at: Option<Instant>,
 }
 
 impl Connection {
@@ -74,8 +78,11 @@ impl Connection {
             offer: Offer::default(),
             next_id: 0,
             waiting: VecDeque::new(),
+            login: settings.login.clone(),
+            again_at: None,
         };
         connection.negotiate().await?;
+        connection.log_in().await?;
         Ok(connection)
     }
 
@@ -101,6 +108,21 @@ impl Connection {
         Ok(())
     }
 
+    /// Says who the client is, where it is somebody.
+    async fn log_in(&mut self) -> Result<()> {
+        self.again_at = None;
+        let Some(login) = self.login.clone() else { return Ok(()) };
+        // Boxed, as it asks as every other request does, and those come here.
+        let lifetime = Box::pin(login.at(self)).await?;
+        self.again_at = lifetime.map(|lifetime| Instant::now() + lifetime);
+        Ok(())
+    }
+
+    /// True when the server offers `Q` in a version that is understood here.
+    pub(super) fn offers<Q: Request>(&self) -> bool {
+        self.offer.version_of::<Q>().is_some()
+    }
+
     /// The version of `Q` that is spoken here.
     pub(crate) fn version_of<Q: Request>(&self) -> Result<i16> {
         self.offer
@@ -116,6 +138,10 @@ impl Connection {
 
     /// Asks; [`Connection::receive`] has to be called for each answer, in order.
     pub(crate) async fn send<Q: Request>(&mut self, request: &Q) -> Result<()> {
+        // Tokens may not come between a request and its answer.
+        if self.waiting.is_empty() && self.again_at.is_some_and(|again_at| again_at <= Instant::now()) {
+            self.log_in().await?;
+        }
         let version = self.version_of::<Q>()?;
         self.send_version(version, request).await
     }

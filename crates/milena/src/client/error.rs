@@ -36,6 +36,14 @@ pub enum ClientError {
         /// What is wrong with it.
         source: io::Error,
     },
+    /// The server does not let the client in.
+    #[error("{name} is not let in: {reason}")]
+    NotLetIn {
+        /// Name of the user.
+        name: String,
+        /// Why, in the server's words.
+        reason: String,
+    },
     /// The address that the cluster tells its clients does not work from here.
     #[error(
         "the server tells its clients to connect to {address}, which does not work from here ({source}); set the \

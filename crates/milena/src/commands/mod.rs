@@ -23,10 +23,14 @@ use std::future::Future;
 use std::path::PathBuf;
 
 use clap::Args;
-use milena::client::{Address, Client, ClientError, Settings};
+use milena::client::{Address, Client, ClientError, Login, Settings};
+use milena_auth::Mechanism;
 use milena_tls::Connector;
 
 use crate::failure::Failure;
+
+/// Where the password of the client commands is, when no flag says; a server has its one user's there.
+const PASSWORD_VARIABLE: &str = "MILENA_SASL_PASSWORD";
 
 /// Where to connect.
 #[derive(Debug, Clone, Args)]
@@ -40,6 +44,16 @@ pub(crate) struct ConnectArgs {
     /// PEM file of the authorities that are trusted, instead of those of the system; switches TLS on
     #[arg(long, env = "MILENA_TLS_CA_FILE", value_name = "FILE")]
     tls_ca_file: Option<PathBuf>,
+    /// Log in by this mechanism; the password comes from --sasl-password-file or MILENA_SASL_PASSWORD
+    #[arg(long, env = "MILENA_SASL_MECHANISM", value_name = "MECHANISM", requires = "sasl_username",
+          value_parser = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])]
+    sasl_mechanism: Option<String>,
+    /// Name to log in with
+    #[arg(long, env = "MILENA_SASL_USERNAME", value_name = "NAME")]
+    sasl_username: Option<String>,
+    /// Take the first line of this file as the password
+    #[arg(long, env = "MILENA_SASL_PASSWORD_FILE", value_name = "FILE")]
+    sasl_password_file: Option<PathBuf>,
 }
 
 impl ConnectArgs {
@@ -49,7 +63,25 @@ impl ConnectArgs {
             None if !self.tls => None,
             file => Some(Connector::new(file.as_deref()).map_err(|error| Failure::Failed(error.to_string()))?),
         };
-        Ok(Client::connect(&addresses, Settings { tls, ..Settings::default() }).await?)
+        let login = self.login()?;
+        Ok(Client::connect(&addresses, Settings { tls, login, ..Settings::default() }).await?)
+    }
+
+    /// Who the user is, where a mechanism is named.
+    fn login(&self) -> Result<Option<Login>, Failure> {
+        let Some(mechanism) = self.sasl_mechanism.as_deref().and_then(Mechanism::of) else { return Ok(None) };
+        let name = self.sasl_username.clone().unwrap_or_default();
+        let password = match &self.sasl_password_file {
+            Some(file) => std::fs::read_to_string(file)
+                .map(|text| text.lines().next().unwrap_or_default().to_owned())
+                .map_err(|error| Failure::Failed(format!("{} cannot be read: {error}", file.display())))?,
+            None => std::env::var(PASSWORD_VARIABLE).map_err(|_| {
+                Failure::Usage(format!(
+                    "there is no password; set {PASSWORD_VARIABLE}, or name a file with --sasl-password-file"
+                ))
+            })?,
+        };
+        Ok(Some(Login { mechanism, name, password }))
     }
 }
 

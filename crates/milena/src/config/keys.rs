@@ -19,8 +19,11 @@ pub(crate) const BOOTSTRAP_VARIABLE: &str = "MILENA_BOOTSTRAP";
 /// Whether, and with whom, the client commands speak TLS, when no flag says.
 pub(crate) const TLS_VARIABLE: &str = "MILENA_TLS";
 pub(crate) const TLS_CA_FILE_VARIABLE: &str = "MILENA_TLS_CA_FILE";
+/// By which mechanism the client commands log in, when no flag says.
+const SASL_MECHANISM_VARIABLE: &str = "MILENA_SASL_MECHANISM";
 /// Variables that are no configuration of the server.
-pub(super) const OTHER_VARIABLES: [&str; 4] = [CONFIG_VARIABLE, BOOTSTRAP_VARIABLE, TLS_VARIABLE, TLS_CA_FILE_VARIABLE];
+pub(super) const OTHER_VARIABLES: [&str; 5] =
+    [CONFIG_VARIABLE, BOOTSTRAP_VARIABLE, TLS_VARIABLE, TLS_CA_FILE_VARIABLE, SASL_MECHANISM_VARIABLE];
 /// What the name of every variable of ours begins with.
 pub(super) const PREFIX: &str = "MILENA_";
 

@@ -27,6 +27,7 @@ pub(crate) struct SaslKeys {
     pub(super) said: BTreeSet<String>,
     username: String,
     password: Secret,
+    password_file: String,
     jwks_file: String,
     issuer: String,
     audience: String,
@@ -41,6 +42,7 @@ impl Default for SaslKeys {
             said: BTreeSet::new(),
             username: String::new(),
             password: Secret::new(""),
+            password_file: String::new(),
             jwks_file: String::new(),
             issuer: String::new(),
             audience: String::new(),
@@ -76,19 +78,34 @@ impl Settings {
 
     /// The user that the configuration names. Passwords leave this place as verifiers.
     pub(super) fn name_user(&mut self, mistakes: &mut Mistakes) {
-        let (name, password) = (&self.sasl.username, self.sasl.password.reveal());
+        let SaslKeys { username: name, password, password_file: file, .. } = &self.sasl;
+        let mut password = password.reveal().to_owned();
+        if !file.is_empty() && !password.is_empty() {
+            mistakes.add("sasl.password and sasl.password_file are both set; set one of them".to_owned());
+            return;
+        }
+        if !file.is_empty() {
+            match std::fs::read_to_string(file) {
+                Ok(text) => text.lines().next().unwrap_or_default().clone_into(&mut password),
+                Err(error) => {
+                    mistakes.add(format!("sasl.password_file {file} cannot be read: {error}"));
+                    return;
+                }
+            }
+        }
         if name.is_empty() && password.is_empty() {
             return;
         }
         if name.is_empty() || password.is_empty() {
-            mistakes.add("sasl.username and sasl.password name one user together; set both or neither".to_owned());
+            let together = "sasl.username and sasl.password (or sasl.password_file) name one user together";
+            mistakes.add(format!("{together}; set both or neither"));
             return;
         }
         if let Err(problem) = users::check_name(name) {
             mistakes.add(format!("sasl.username cannot be used: {problem}"));
-        } else if let Err(problem) = prepare::check(password) {
+        } else if let Err(problem) = prepare::check(&password) {
             mistakes.add(format!("sasl.password cannot be used: {problem}"));
-        } else if let Ok(verifiers) = verifiers(password) {
+        } else if let Ok(verifiers) = verifiers(&password) {
             self.server.sasl.users = Users::single(name, verifiers);
         }
     }
@@ -199,6 +216,13 @@ pub(super) const SASL: &[Key] = &[
         },
     },
     Key {
+        path: "sasl.password_file",
+        kind: Kind::Text { allowed: "empty, or a file", check: |_| true },
+        help: "File whose first line is the password of that user.",
+        get: |settings| Setting::Text(settings.sasl.password_file.clone()),
+        set: |settings, value| text(value, &mut settings.sasl.password_file),
+    },
+    Key {
         path: "sasl.max_reauth",
         kind: Kind::Time { zero: true },
         help: "Time after which a client has to authenticate again, or its connection is closed; `0s` is never.",
@@ -259,6 +283,38 @@ pub(super) const SASL: &[Key] = &[
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_one_user_of_the_configuration_needs_a_name_and_one_password() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("password").to_string_lossy().into_owned();
+        std::fs::write(&file, "secret\nnot this\n").unwrap();
+        let of = |username: &str, password: &str, password_file: &str| {
+            let mut settings = Settings::default();
+            (settings.sasl.username, settings.sasl.password) = (username.to_owned(), Secret::new(password));
+            settings.sasl.password_file = password_file.to_owned();
+            let mut mistakes = Mistakes::default();
+            settings.name_user(&mut mistakes);
+            (settings.server.sasl.users.is("alice", "secret"), mistakes.to_string())
+        };
+        for (password, file) in [("secret", ""), ("", file.as_str())] {
+            assert_eq!(of("alice", password, file), (true, String::new()));
+        }
+        assert_eq!(of("", "", ""), (false, String::new()));
+        let wrong = [
+            (("alice", "", ""), "set both or neither"),
+            (("", "secret", ""), "set both or neither"),
+            (("alice", "secret", file.as_str()), "set one of them"),
+            (("alice", "", "/not/there"), "cannot be read"),
+            (("#alice", "secret", ""), "sasl.username cannot be used"),
+            (("alice", "a\u{a0}b", ""), "sasl.password cannot be used"),
+        ];
+        for ((name, password, file), why) in wrong {
+            let (known, said) = of(name, password, file);
+            assert!(!known && said.contains(why), "{said}");
+            assert!(!said.contains("secret"), "{said}");
+        }
+    }
 
     #[test]
     fn every_mechanism_can_be_configured() {
