@@ -51,8 +51,9 @@ pub(crate) const EMPTY_DOUBT: Duration = Duration::from_secs(12);
 /// Calls that wait for one connection. Passed: busy, which clients retry.
 pub(crate) const WAITING_MAX: usize = 4_096;
 
-/// Longest time of one call for its turn and for reaching a node, and once more for its answer. Well below the 30 s after which producers send again, and below the 30 s after which
-/// the SDK gives up by itself. Passed: the connection is replaced; a change is then in doubt.
+/// Longest time of one call for its turn and for reaching a node, and once more for its answer. Well below the 30 s after
+/// which producers send again, and below the 30 s after which the SDK gives up by itself. Passed: the connection is replaced;
+/// a change is then in doubt.
 pub(crate) const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Longest time for connecting and logging in. A server of another protocol generation never answers.
