@@ -10,9 +10,10 @@
 mod change;
 mod files;
 pub(crate) mod session;
+mod settings;
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -35,6 +36,7 @@ pub use files::{FileError, Problem};
 use files::{Watched, warn_of_readers};
 pub use session::Principal;
 use session::{Completed, Session};
+pub use settings::{SaslSettings, TokenSettings};
 
 /// Largest frame before a client is let in, and largest token after, in bytes (Kafka: `sasl.server.max.receive.size`).
 /// Passed: the connection is closed.
@@ -47,51 +49,6 @@ const LONGEST: Duration = Duration::from_secs(100 * 365 * 86_400);
 const NONCE_CHARACTERS: usize = 24;
 
 const NONCE_ALPHABET: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
-
-/// How clients are authenticated, on the listeners that ask for it.
-#[derive(Debug, Clone)]
-pub struct SaslSettings {
-    /// Users that the configuration itself names.
-    pub users: Users,
-    /// File of more users; read again when it changes. Those of `users` are above those of the file.
-    pub users_file: Option<PathBuf>,
-    /// Longest time after which a client has to authenticate again; zero is never (Kafka: `connections.max.reauth.ms`).
-    pub max_reauth: Duration,
-    /// Time after which a client that is refused hears so (Kafka: `connection.failed.authentication.delay.ms`).
-    pub failure_delay: Duration,
-    /// Time between two looks at the files.
-    pub reload_interval: Duration,
-    /// Which tokens are taken; `None` takes none.
-    pub tokens: Option<TokenSettings>,
-}
-
-/// Which tokens are taken (OAUTHBEARER).
-#[derive(Debug, Clone)]
-pub struct TokenSettings {
-    /// File of the keys that they are signed with, a JSON Web Key Set; read again when it changes.
-    pub jwks_file: PathBuf,
-    /// Who must have issued them; `None` is anybody who has one of the keys.
-    pub issuer: Option<String>,
-    /// For whom they must be: one of these, or anybody where there are none.
-    pub audiences: Vec<String>,
-    /// By how much clocks may differ.
-    pub clock_skew: Duration,
-    /// Name of the claim that says who the client is.
-    pub subject_claim: String,
-}
-
-impl Default for SaslSettings {
-    fn default() -> Self {
-        Self {
-            users: Users::default(),
-            users_file: None,
-            max_reauth: Duration::ZERO,
-            failure_delay: Duration::from_millis(100),
-            reload_interval: Duration::from_secs(5),
-            tokens: None,
-        }
-    }
-}
 
 /// What clients are checked against.
 #[derive(Debug)]
@@ -348,10 +305,16 @@ fn bare(token: &[u8]) -> Result<Bytes, WireError> {
     Ok(frame.freeze())
 }
 
+/// Names of the mechanisms by which secrets travel in the clear beyond this machine.
+fn shown_to_others(address: SocketAddr, mechanisms: &[Mechanism]) -> Vec<&'static str> {
+    let shows = |one: &&Mechanism| one.shows_secret() && !address.ip().is_loopback();
+    mechanisms.iter().filter(shows).map(|one| one.name()).collect()
+}
+
 /// Says at the start what an operator should know of listeners on which secrets travel in the clear.
 pub(crate) fn warn_of_clear_text(listener: &str, address: SocketAddr, mechanisms: &[Mechanism]) {
-    let shown: Vec<&str> = mechanisms.iter().filter(|one| one.shows_secret()).map(|one| one.name()).collect();
-    if !shown.is_empty() && !address.ip().is_loopback() {
+    let shown = shown_to_others(address, mechanisms);
+    if !shown.is_empty() {
         tracing::warn!(
             listener,
             %address,
@@ -372,6 +335,18 @@ impl AuthenticationMetrics {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn secrets_in_the_clear_are_told_where_others_can_listen() {
+        let of = |address: &str| shown_to_others(address.parse().unwrap(), &Mechanism::ALL);
+        for loopback in ["127.0.0.1:9092", "[::1]:9092"] {
+            assert_eq!(of(loopback), [""; 0]);
+        }
+        for open in ["0.0.0.0:9092", "[::]:9092", "10.0.0.1:9092"] {
+            assert_eq!(of(open), ["PLAIN", "OAUTHBEARER"]);
+        }
+        assert_eq!(shown_to_others("10.0.0.1:1".parse().unwrap(), &[Mechanism::ScramSha512]), [""; 0]);
+    }
 
     #[test]
     fn half_of_the_processors_check_passwords_and_one_at_least() {
