@@ -78,7 +78,12 @@ impl TlsConnection {
 
 impl AsyncRead for TlsConnection {
     fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        match ready!(Pin::new(&mut *self.0.lock()).poll_read(context, buffer)) {
+        let mut stream = self.0.lock();
+        let read = Pin::new(&mut *stream).poll_read(context, buffer);
+        // What TLS itself has to say to what came, such as that there is no renegotiation: nobody may be about to write.
+        let (socket, session) = stream.get_mut();
+        while session.wants_write() && session.write_tls(&mut Socket(socket)).is_ok_and(|written| written > 0) {}
+        match ready!(read) {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Poll::Ready(Ok(())),
             read => Poll::Ready(read),
         }
