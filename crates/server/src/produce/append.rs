@@ -9,9 +9,9 @@ use milena_store::{AppendBatch, Appended, PartitionRef, ReadLimit, StoreError};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::Shared;
-use super::dedup::{Batch, Decision, Doubt};
+use super::dedup::{Batch, Decision, Doubt, Table};
 use super::partition::Partition;
-use super::scan::Scan;
+use super::scan::{Scan, find_before};
 use super::whole::Whole;
 
 /// First pause between two looks for a lost append, and the longest one.
@@ -64,6 +64,16 @@ pub enum AppendError {
     TimedOut,
 }
 
+/// An append that was handed to the store.
+#[derive(Debug, Clone, Copy)]
+struct Sent {
+    /// How often the end had fallen.
+    falls: u64,
+    at: Instant,
+    /// Where the same batch was looked for before it was sent once more.
+    before: Option<u64>,
+}
+
 impl Shared {
     /// Appends `prepared`; `deadline` bounds the wait for the store, for other batches of the producer and for lost
     /// outcomes.
@@ -112,11 +122,15 @@ impl Shared {
         // it is there.
         let mut arrived = self.settings.shared.then(Instant::now);
         loop {
+            let falls = partition.falls();
             self.know(partition, sequence).await?;
             let now = Instant::now().into_std();
-            let decision = partition.table.lock().decide(sequence, now);
+            // Where the end fell meanwhile, what is known now is not what was just made sure of.
+            let Some(decision) = partition.unless_fell(falls).map(|mut table| table.decide(sequence, now)) else {
+                continue;
+            };
             match decision {
-                Decision::Resolve(doubt) => self.resolve(partition, doubt, deadline).await?,
+                Decision::Resolve(doubt) => self.resolve(partition, falls, doubt, deadline).await?,
                 Decision::Duplicate(offset) => {
                     self.metrics.duplicates.add(1);
                     return Ok(self.stored_before(partition, prepared, offset).await);
@@ -136,11 +150,10 @@ impl Shared {
                     if decision == Decision::Unknown {
                         self.metrics.unknown_producers.add(1);
                     }
-                    let from = sent_from.unwrap_or_else(|| partition.known_end());
-                    partition.table.lock().begin(sequence, from, now);
-                    let sent = Instant::from_std(now);
+                    let Some(from) = partition.begin(falls, sequence, sent_from, now) else { continue };
+                    let sent = Sent { falls, at: Instant::from_std(now), before: sent_from };
                     let result = self.store.append(&partition.at, prepared.batch.clone()).await;
-                    if let Some(answer) = self.settle(partition, prepared, sequence, result, (sent, sent_from)).await {
+                    if let Some(answer) = self.settle(partition, prepared, sequence, result, sent).await {
                         return answer;
                     }
                     sent_from = Some(from);
@@ -149,29 +162,36 @@ impl Shared {
         }
     }
 
-    /// Notes what the store said of an append; `None` when it said that it does not know.
+    /// Notes what the store said of an append; `None` when it said that it does not know, or lost records meanwhile, of which this
+    /// may be one.
     async fn settle(
         &self,
         partition: &Partition,
         prepared: &Prepared,
         sequence: &Batch,
         result: Result<Appended, StoreError>,
-        (sent, sent_from): (Instant, Option<u64>),
+        sent: Sent,
     ) -> Option<Result<Stored, AppendError>> {
         let producer_id = sequence.producer_id;
         match result {
             Ok(appended) => {
-                self.count(prepared);
                 let offset = self.offset_of(partition, prepared, &appended).await;
-                if let Some(offset) = offset {
-                    let copies = partition.table.lock().landed(sequence, offset, Instant::now().into_std());
-                    self.metrics.doubled.add(u64::from(copies));
-                    self.saw(partition, offset, prepared.batch.count, sent);
+                let now = Instant::now().into_std();
+                if let Some(mut table) = partition.unless_fell(sent.falls) {
+                    if let Some(offset) = offset {
+                        let copies = table.landed(sequence, offset, now);
+                        self.metrics.doubled.add(u64::from(copies));
+                        self.saw(partition, &table, offset, prepared.batch.count, sent.at);
+                    } else {
+                        table.forget(producer_id);
+                    }
                 } else {
-                    partition.table.lock().forget(producer_id);
+                    partition.table.lock().gave_up(producer_id, now);
+                    return None;
                 }
+                self.count(prepared);
                 // Shared partitions are read whole, and copies are counted there.
-                if let Some(from) = sent_from.filter(|_| !self.settings.shared) {
+                if let Some(from) = sent.before.filter(|_| !self.settings.shared) {
                     self.count_copies(partition, prepared.first_id, from).await;
                 }
                 Some(Ok(stored(&appended, offset)))
@@ -190,31 +210,48 @@ impl Shared {
     }
 
     /// Notes where an append that was sent at `sent` landed.
-    fn saw(&self, partition: &Partition, offset: u64, count: u32, sent: Instant) {
+    fn saw(&self, partition: &Partition, table: &Table, offset: u64, count: u32, sent: Instant) {
         let end = offset.saturating_add(u64::from(count));
-        partition.saw_end(end);
-        if self.settings.shared {
-            partition.known.lock().landed(offset, end, sent);
-        }
+        partition.saw_own(table, offset, end, Some(sent).filter(|_| self.settings.shared));
     }
 
-    /// Finds out whether the batch in doubt landed, and notes it; the producer is closed until then.
+    /// Finds out whether the batch in doubt landed, and notes it, unless the end fell since it had done so `falls` times; the
+    /// producer is closed until then.
     ///
     /// A request that was cut off can still sit in the engine's queue, so "it is not there" counts only after the
     /// grace period.
-    async fn resolve(&self, partition: &Partition, doubt: Doubt, deadline: Instant) -> Result<(), AppendError> {
+    async fn resolve(
+        &self,
+        partition: &Partition,
+        falls: u64,
+        doubt: Doubt,
+        deadline: Instant,
+    ) -> Result<(), AppendError> {
         let now = Instant::now();
         let producer_id = doubt.batch.producer_id;
         partition.table.lock().gave_up(producer_id, now.into_std());
         let grace_end = doubt.since.map_or(now, Instant::from_std) + self.settings.in_doubt_grace;
         let id = message_id(&doubt.batch);
-        match self.look(partition, id, doubt.from, grace_end, deadline).await? {
-            Some(offset) => {
-                let copies = partition.table.lock().landed(&doubt.batch, offset, Instant::now().into_std());
-                self.metrics.doubled.add(u64::from(copies));
-                partition.saw_end(offset.saturating_add(u64::from(doubt.batch.span.count)));
+        let found = self.look(partition, id, doubt.from, grace_end, deadline).await?;
+        let before = match found {
+            Some(_) => None,
+            None => {
+                // It is never closed.
+                let _place = self.tails.acquire().await.ok();
+                find_before(&*self.store, &partition.at, &doubt, self.settings.tail_bytes).await?
             }
-            None => partition.table.lock().never_landed(producer_id),
+        };
+        let Some(mut table) = partition.unless_fell(falls) else { return Ok(()) };
+        let Some(offset) = found.or(before) else {
+            table.never_landed(producer_id);
+            return Ok(());
+        };
+        let copies = table.landed(&doubt.batch, offset, Instant::now().into_std());
+        self.metrics.doubled.add(u64::from(copies));
+        partition.saw_own(&table, offset, offset.saturating_add(u64::from(doubt.batch.span.count)), None);
+        if before.is_some() {
+            tracing::warn!(partition = ?partition.at, offset, from = doubt.from, "an append landed below the known end");
+            partition.distrust(&mut table, offset);
         }
         Ok(())
     }
@@ -263,6 +300,7 @@ impl Shared {
     ) -> Result<Stored, AppendError> {
         let mut sent_from = None;
         loop {
+            let falls = partition.falls();
             let from = sent_from.unwrap_or_else(|| partition.known_end());
             // A store that never answers would hold the connection, and with it all that the client sends behind this. The
             // append may still land, as after any time-out.
@@ -272,8 +310,8 @@ impl Shared {
                 Ok(appended) => {
                     self.count(prepared);
                     let offset = self.offset_of(partition, prepared, &appended).await;
-                    if let Some(offset) = offset {
-                        self.saw(partition, offset, prepared.batch.count, sent);
+                    if let (Some(offset), Some(table)) = (offset, partition.unless_fell(falls)) {
+                        self.saw(partition, &table, offset, prepared.batch.count, sent);
                     }
                     if let Some(from) = sent_from {
                         self.count_copies(partition, prepared.first_id, from).await;

@@ -9,7 +9,7 @@
 use milena_store::{Bounds, StoreError};
 use tokio::time::{Instant, sleep_until};
 
-use super::dedup::Batch;
+use super::dedup::{Batch, Table};
 use super::partition::Partition;
 use super::tail::{Tail, TailLimit, instant_of, read_tail};
 use super::{Shared, wall_clock_micros};
@@ -55,25 +55,31 @@ impl Shared {
         if is_known() { Ok(()) } else { self.catch_up(partition).await }
     }
 
-    /// Reads what is not known.
+    /// Reads what is not known, once more when the end fell meanwhile: what was read may be gone.
     async fn catch_up(&self, partition: &Partition) -> Result<(), StoreError> {
+        while !self.caught_up(partition).await? {}
+        Ok(())
+    }
+
+    /// As [`Shared::catch_up`]; `false` when the end fell.
+    async fn caught_up(&self, partition: &Partition) -> Result<bool, StoreError> {
         let asked = Instant::now();
         let as_of = asked.checked_sub(self.bounds_age).unwrap_or(asked);
         // Before the question: an append of ours that is confirmed meanwhile may lie behind the end that is answered.
-        let mut below = partition.known.lock().below();
+        let falls = partition.falls();
+        let below = partition.known.lock().below();
         let bounds = self.store.bounds(&partition.at).await?;
-        partition.saw_end(bounds.end);
+        if !partition.saw_end(falls, bounds.end) {
+            return Ok(false);
+        }
         if below.is_some_and(|known| bounds.end < known) {
             tracing::warn!(partition = ?partition.at, end = bounds.end, ?below, "what producers stored is gone");
-            partition.fell(bounds.end);
-            below = None;
-        }
-        if below.is_some_and(|known| bounds.start > known) {
-            // What producers wrote in between was trimmed before it was read here. Judged by what they wrote before that, their
-            // next batches would leave a gap.
-            partition.table.lock().forget_before(bounds.end);
+            partition.fell_unless(falls, bounds.end);
+            return Ok(false);
         }
         let start = below.map_or(bounds.start, |below| below.clamp(bounds.start, bounds.end));
+        let now_micros = wall_clock_micros();
+        let mut tail = Tail { first: start, whole: true, ..Tail::default() };
         if start < bounds.end {
             let limit = TailLimit {
                 messages: self.settings.tail_messages,
@@ -82,14 +88,15 @@ impl Shared {
             };
             // It is never closed.
             let _place = self.tails.acquire().await.ok();
-            let (unread, now_micros) = (Bounds { start, ..bounds }, wall_clock_micros());
-            let tail = read_tail(&*self.store, &partition.at, unread, limit, now_micros).await?;
+            let unread = Bounds { start, ..bounds };
+            tail = read_tail(&*self.store, &partition.at, unread, limit, now_micros).await?;
             self.learn_ids_of(&tail).await?;
-            self.take_in(partition, &tail, below.map(|_| bounds.end), now_micros);
             self.metrics.tail_reads.add(1);
         }
+        let Some(mut table) = partition.unless_fell(falls) else { return Ok(false) };
+        self.take_in(&mut table, partition, &tail, bounds, now_micros);
         partition.known.lock().read_to(bounds.end, as_of);
-        Ok(())
+        Ok(true)
     }
 
     /// A block of ids is stored before its first id is used, so the blocks of all that was read are there now.
@@ -101,12 +108,21 @@ impl Shared {
         if self.settings.shared && !ids.is_empty() { self.ids.learn(&ids).await } else { Ok(()) }
     }
 
-    /// `known` is the end of the tail when all before it was known.
-    fn take_in(&self, partition: &Partition, tail: &Tail, known: Option<u64>, now_micros: u64) {
+    /// Takes in a tail that ends where `bounds` do. When all before it was known, it is what was appended since; else, as behind a
+    /// fall, the log is right wherever it says something else than the table.
+    fn take_in(&self, table: &mut Table, partition: &Partition, tail: &Tail, bounds: Bounds, now_micros: u64) {
         let now = Instant::now().into_std();
-        let mut table = partition.table.lock();
-        if let Some(end) = known.filter(|_| !tail.whole) {
-            table.forget_before(end);
+        let (below, sure) = {
+            let known = partition.known.lock();
+            (known.below(), known.sure())
+        };
+        let mut behind = Vec::new();
+        if below.is_none() {
+            behind = table.reread(tail.first..bounds.end);
+        } else if !tail.whole || below.is_some_and(|known| bounds.start > known) {
+            // What producers wrote in between was not read, or was trimmed before it was. Judged by what they wrote before that,
+            // their next batches would leave a gap.
+            table.forget_before(bounds.end);
         }
         let (mut producers, mut copies) = (0, 0);
         for piece in tail.pieces.iter().filter(|piece| self.ids.was_given_out(piece.batch.producer_id)) {
@@ -115,7 +131,13 @@ impl Shared {
             producers += u64::from(read.is_new);
             copies += u64::from(read.copies);
         }
-        drop(table);
+        for (batch, offset) in behind {
+            table.read(&batch, offset, now, now);
+        }
+        if sure.is_some_and(|sure| tail.first > sure) {
+            // The same, behind a fall.
+            table.forget_before(tail.first);
+        }
         self.metrics.rebuilt_producers.add(producers);
         self.metrics.doubled.add(copies);
     }

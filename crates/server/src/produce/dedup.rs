@@ -8,7 +8,7 @@
 //! - a gap is refused while the state of the producer is known: a failed batch that is retried must not land behind
 //!   the one that followed it
 //! - of what the store lost although it had acknowledged it, nobody knows how much the producer will send again: it goes on
-//!   anywhere between the first record that is gone and what it would have sent next
+//!   anywhere between the first record that is gone and what it would have sent next, once; from then on order counts
 //! - a producer that is not known (evicted, expired, not in the tail that was read) is accepted as it comes; no
 //!   detection is claimed that is not there
 //!
@@ -16,6 +16,7 @@
 //! turn must find out first whether that batch landed.
 
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use super::sequence::{Runs, Span, WINDOW, advance, distance};
@@ -94,13 +95,22 @@ impl Producer {
         if batch.epoch > self.epoch {
             self.epoch = batch.epoch;
             self.runs = Runs::expecting(batch.span.first);
+            self.lost_until = None;
         }
-        let expected = self.runs.next();
         let copies = self.runs.replay(batch.span, offset);
-        if self.runs.next() != expected {
+        if self.lost_until.is_some_and(|until| distance(until, self.runs.next()) < WINDOW) {
             self.lost_until = None;
         }
         copies
+    }
+
+    /// What is known to lie at `end` and behind it is not there, or is to be read again.
+    fn lose(&mut self, end: u64) {
+        let expected = self.runs.next();
+        self.runs.cut(end);
+        if self.runs.next() != expected {
+            self.lost_until.get_or_insert(expected);
+        }
     }
 
     fn expects(&self, first: u32) -> bool {
@@ -133,6 +143,7 @@ pub struct Table {
     /// Producer ids by last use, least recent first.
     turns: BTreeMap<Turn, u64>,
     uses: u64,
+    falls: u64,
     producers_max: usize,
     expiration: Duration,
 }
@@ -145,6 +156,7 @@ impl Table {
             producers: HashMap::new(),
             turns: BTreeMap::new(),
             uses: 0,
+            falls: 0,
             producers_max: producers_max.max(1),
             expiration,
         }
@@ -205,6 +217,10 @@ impl Table {
     /// may not overtake its retry.
     pub fn begin(&mut self, batch: &Batch, from: u64, now: Instant) {
         let producer = self.touch(batch, now);
+        // Of what was lost this is where the producer goes on; what it sends behind it follows it.
+        if batch.epoch == producer.epoch && producer.lost_until.take().is_some() {
+            producer.runs.expect(batch.span.first);
+        }
         producer.doubt = Some(Doubt { batch: *batch, from, since: None });
     }
 
@@ -262,16 +278,37 @@ impl Table {
     /// The store lost what lay at `end` and behind it. Batches that are on their way to it stay in doubt, and may have landed
     /// from `end` on.
     pub fn fell(&mut self, end: u64) {
+        self.falls += 1;
         for producer in self.producers.values_mut() {
-            let expected = producer.runs.next();
-            producer.runs.cut(end);
-            if producer.runs.next() != expected {
-                producer.lost_until.get_or_insert(expected);
-            }
+            producer.lose(end);
             if let Some(doubt) = &mut producer.doubt {
                 doubt.from = doubt.from.min(end);
             }
         }
+    }
+
+    /// What is known may be wrong, and is to be read again.
+    pub fn distrust(&mut self) {
+        self.falls += 1;
+    }
+
+    /// How often the store lost records. What was learned of it before the last time may be wrong.
+    #[must_use]
+    pub fn falls(&self) -> u64 {
+        self.falls
+    }
+
+    /// Forgets what lies in `offsets`, which was read again and is about to be told with [`Table::read`]. Answers what is known
+    /// to lie behind them, to be told after it: it was stored since.
+    pub fn reread(&mut self, offsets: Range<u64>) -> Vec<(Batch, u64)> {
+        let mut behind = Vec::new();
+        for (&producer_id, producer) in &mut self.producers {
+            let newer = producer.runs.iter().filter_map(|run| run.at_or_behind(offsets.end));
+            let epoch = producer.epoch;
+            behind.extend(newer.map(|run| (Batch { producer_id, epoch, span: run.span }, run.first_offset)));
+            producer.lose(offsets.start);
+        }
+        behind
     }
 
     /// Forgets all producers but those that have a batch at `end` or behind it, of which more is known than the log said up to

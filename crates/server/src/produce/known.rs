@@ -19,12 +19,25 @@ pub(super) struct Known {
     ahead: BTreeMap<u64, (u64, Instant)>,
     /// Whatever was stored by then lies below.
     as_of: Option<Instant>,
+    /// After a fall: everything below was known before it.
+    sure: Option<u64>,
 }
 
 impl Known {
     /// Everything below was read or appended here; `None` until the tail was read.
     pub(super) fn below(&self) -> Option<u64> {
         self.below
+    }
+
+    /// After a fall, until the tail was read again: everything below was known before it.
+    pub(super) fn sure(&self) -> Option<u64> {
+        self.sure
+    }
+
+    /// What lay at `end` and behind it is gone, and what is there instead is not known.
+    pub(super) fn fell(&mut self, end: u64) {
+        let sure = self.below.or(self.sure).map(|sure| sure.min(end));
+        *self = Self { sure, ..Self::default() };
     }
 
     /// True when nothing is unknown that was stored by `then`.
@@ -48,6 +61,7 @@ impl Known {
     /// Everything up to `end` was read; that was the end of the partition at `as_of` or later.
     pub(super) fn read_to(&mut self, end: u64, as_of: Instant) {
         self.below.get_or_insert(0);
+        self.sure = None;
         self.advance(end, as_of);
         self.join();
     }
@@ -134,6 +148,22 @@ mod tests {
         known.landed(3, 5, one);
         assert_eq!(known.below(), Some(10));
         assert!(known.is_as_of(one), "when it was sent, the end was no higher");
+    }
+
+    #[test]
+    fn behind_a_fall_nothing_is_known_but_how_far_it_was_before() {
+        let [zero, one, ..] = times();
+        let mut known = Known::default();
+        known.fell(5);
+        assert_eq!(known.sure(), None, "nothing was read before");
+        known.read_to(10, zero);
+        known.fell(7);
+        known.fell(12);
+        assert_eq!((known.below(), known.sure(), known.is_as_of(zero)), (None, Some(7), false));
+        known.read_to(8, one);
+        assert_eq!((known.below(), known.sure()), (Some(8), None));
+        known.fell(9);
+        assert_eq!(known.sure(), Some(8));
     }
 
     #[test]

@@ -6,10 +6,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use milena_store::{PartitionRef, Store, StoreError};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{OnceCell, OwnedMutexGuard};
+use tokio::time::Instant;
 
-use super::dedup::Table;
+use super::dedup::{Batch, Table};
 use super::known::Known;
 
 type LaneLock = Arc<tokio::sync::Mutex<()>>;
@@ -47,9 +48,13 @@ impl Partition {
     pub(super) async fn open(&self, store: &dyn Store) -> Result<(), StoreError> {
         self.opened
             .get_or_try_init(|| async {
-                let bounds = store.bounds(&self.at).await?;
-                self.saw_end(bounds.end);
-                Ok(())
+                loop {
+                    let falls = self.falls();
+                    let bounds = store.bounds(&self.at).await?;
+                    if self.saw_end(falls, bounds.end) {
+                        return Ok(());
+                    }
+                }
             })
             .await
             .copied()
@@ -60,15 +65,66 @@ impl Partition {
         self.known_end.load(Ordering::Acquire)
     }
 
-    pub(super) fn saw_end(&self, end: u64) {
+    /// How often the end fell: what is learned of the store is void when it fell since it was asked.
+    pub(super) fn falls(&self) -> u64 {
+        self.table.lock().falls()
+    }
+
+    /// The table, unless the end fell since it had done so `falls` times. It does not while this is held.
+    pub(super) fn unless_fell(&self, falls: u64) -> Option<MutexGuard<'_, Table>> {
+        Some(self.table.lock()).filter(|table| table.falls() == falls)
+    }
+
+    /// Takes in an end that was asked for when the end had fallen `falls` times; `false` when it fell since.
+    pub(super) fn saw_end(&self, falls: u64, end: u64) -> bool {
+        let table = self.unless_fell(falls);
+        if table.is_some() {
+            self.known_end.fetch_max(end, Ordering::AcqRel);
+        }
+        table.is_some()
+    }
+
+    /// Notes that a batch is handed to the store now, as [`Table::begin`], unless the end fell since it had done so `falls` times.
+    /// Answers from where on it is to be looked for: where it was when it was sent `before`, or else the end.
+    pub(super) fn begin(&self, falls: u64, batch: &Batch, before: Option<u64>, now: std::time::Instant) -> Option<u64> {
+        let mut table = self.unless_fell(falls)?;
+        let from = before.unwrap_or_else(|| self.known_end());
+        table.begin(batch, from, now);
+        Some(from)
+    }
+
+    /// An append of ours that was sent at `sent` lies from `offset` up to `end`. Whoever calls this holds the table that
+    /// [`Self::unless_fell`] gave out.
+    pub(super) fn saw_own(&self, _table: &Table, offset: u64, end: u64, sent: Option<Instant>) {
         self.known_end.fetch_max(end, Ordering::AcqRel);
+        if let Some(sent) = sent {
+            self.known.lock().landed(offset, end, sent);
+        }
     }
 
     /// The store lost what lay at `end` and behind it. The lanes stay: whoever is under way there is not overtaken.
     pub(super) fn fell(&self, end: u64) {
+        self.fell_to(&mut self.table.lock(), end);
+    }
+
+    /// As [`Self::fell`], when it did not do so since it had fallen `falls` times.
+    pub(super) fn fell_unless(&self, falls: u64, end: u64) {
+        if let Some(mut table) = self.unless_fell(falls) {
+            self.fell_to(&mut table, end);
+        }
+    }
+
+    /// The log says something else at `offset` than was known: what lies there and behind it is read again. Whoever calls this
+    /// holds the table.
+    pub(super) fn distrust(&self, table: &mut Table, offset: u64) {
+        table.distrust();
+        self.known.lock().fell(offset);
+    }
+
+    fn fell_to(&self, table: &mut Table, end: u64) {
+        table.fell(end);
+        self.known.lock().fell(end);
         self.known_end.store(end, Ordering::Release);
-        *self.known.lock() = Known::default();
-        self.table.lock().fell(end);
     }
 
     /// A place in the queue of a producer. Batches of one producer go one after the other, in the order in which they

@@ -1,13 +1,40 @@
 //! Reads a partition forward from a known end in search of a message id: did that append land?
 
+use std::time::Duration;
+
 use milena_store::frame::Frames;
-use milena_store::{PartitionRef, ReadLimit, Store, StoreError};
+use milena_store::{Bounds, PartitionRef, ReadLimit, Store, StoreError};
+
+use super::dedup::Doubt;
+use super::tail::{TailLimit, read_tail};
 
 /// Bytes of one read. Small enough that a scan does not hold much memory, large enough to be few calls.
 const READ_BYTES: usize = 1 << 20;
 
-/// How far to go back when the end of a partition fell below where the search was to begin.
+/// How far to go back when the end of a partition fell below where the search was to begin, or may have.
 const FALLEN_MESSAGES: u64 = 4096;
+
+/// Where the batch in doubt lies shortly before the offset from which on it is looked for, at most `bytes` of frames before it.
+/// Nothing says that an end fell when just as many records took the place of those that were lost.
+///
+/// # Errors
+/// As [`Store::read`].
+pub(super) async fn find_before(
+    store: &dyn Store,
+    at: &PartitionRef,
+    doubt: &Doubt,
+    bytes: usize,
+) -> Result<Option<u64>, StoreError> {
+    let bounds = store.bounds(at).await?;
+    let end = doubt.from.min(bounds.end);
+    let start = end.saturating_sub(FALLEN_MESSAGES).max(bounds.start);
+    if start >= end {
+        return Ok(None);
+    }
+    let limit = TailLimit { messages: FALLEN_MESSAGES, bytes, age: Duration::MAX };
+    let tail = read_tail(store, at, Bounds { start, end }, limit, 0).await?;
+    Ok(tail.pieces.iter().rev().find_map(|piece| piece.offset_of(&doubt.batch)))
+}
 
 /// A search that can go on where it ended.
 #[derive(Debug, Clone)]

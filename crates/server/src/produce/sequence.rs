@@ -52,6 +52,17 @@ pub struct Run {
     pub first_offset: u64,
 }
 
+impl Run {
+    /// The part of it that lies at `offset` and behind it.
+    #[must_use]
+    pub fn at_or_behind(self, offset: u64) -> Option<Self> {
+        let skipped = u32::try_from(offset.saturating_sub(self.first_offset)).unwrap_or(u32::MAX);
+        let count = self.span.count.checked_sub(skipped).filter(|count| *count > 0)?;
+        let span = Span { first: advance(self.span.first, skipped), count };
+        Some(Self { span, first_offset: self.first_offset.saturating_add(u64::from(skipped)) })
+    }
+}
+
 /// What is known of one producer's stored sequences: its last runs, oldest first, and the sequence expected next.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Runs {
@@ -70,6 +81,11 @@ impl Runs {
     #[must_use]
     pub fn next(&self) -> u32 {
         self.next
+    }
+
+    /// Makes `next` the sequence that the next fresh batch must begin with.
+    pub fn expect(&mut self, next: u32) {
+        self.next = next;
     }
 
     /// True when nothing is known to be stored.

@@ -10,7 +10,7 @@ use milena_store::frame::Frames;
 use milena_store::{Bounds, PartitionRef, ReadLimit, Store, StoreError};
 
 use super::dedup::Batch;
-use super::sequence::Span;
+use super::sequence::{Span, distance};
 
 /// How much of a tail is read.
 #[derive(Debug, Clone, Copy)]
@@ -29,6 +29,8 @@ pub(super) struct Tail {
     /// What looks like batches of producers, in the order of the log. Whether their ids were ever given out is not looked at:
     /// a random message id of a native writer may look like one.
     pub(super) pieces: Vec<Piece>,
+    /// The first offset of what was read.
+    pub(super) first: u64,
     /// True when nothing was left out that matters: all was read from where it was to begin, or as much of it as is not too
     /// old.
     pub(super) whole: bool,
@@ -42,6 +44,16 @@ pub(super) struct Piece {
     pub(super) offset: u64,
     /// Append time of its newest message, microseconds.
     pub(super) append_time_micros: u64,
+}
+
+impl Piece {
+    /// Where `batch` begins, when it does so in here.
+    pub(super) fn offset_of(&self, batch: &Batch) -> Option<u64> {
+        let (ours, theirs) = (&self.batch, batch);
+        let skipped = distance(ours.span.first, theirs.span.first);
+        let is_here = (ours.producer_id, ours.epoch) == (theirs.producer_id, theirs.epoch) && skipped < ours.span.count;
+        is_here.then(|| self.offset.saturating_add(u64::from(skipped)))
+    }
 }
 
 /// Reads the last messages of a partition that begins and ends at `bounds`, or begins where `bounds` says that what is known
@@ -77,7 +89,7 @@ pub(super) async fn read_tail(
         want = messages.min((limit.bytes.saturating_sub(bytes)) as u64 / average).max(1);
     }
     let pieces = windows.into_iter().rev().flatten().collect();
-    Ok(Tail { pieces, whole: outdated || until <= bounds.start })
+    Ok(Tail { pieces, first: until, whole: outdated || until <= bounds.start })
 }
 
 struct Window {

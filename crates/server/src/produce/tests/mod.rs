@@ -1,6 +1,7 @@
 //! The produce path over a store that fails on command.
 
 mod doubt;
+mod falls;
 mod model;
 mod moves;
 mod moves_model;
