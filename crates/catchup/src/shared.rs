@@ -189,18 +189,16 @@ impl Shared {
         let epoch = state.epochs.get(partition).copied();
         let slot = epoch.and_then(|epoch| Some((epoch, state.slots.get_mut(&epoch)?)));
         let Some((epoch, slot)) = slot else {
-            batch.drain().for_each(drop);
+            batch.clear();
             return false;
         };
         let queue = queue_of(lane, self.settings.order, &mut state.live, &mut state.backfill);
         let before = queue.len();
-        for (record, bytes) in batch.drain() {
-            match slot.machine.take(lane, record.offset(), bytes) {
-                Taken::Deliver => queue.push_back(Queued { epoch, lane, record }),
-                Taken::Hold => {
-                    slot.held.insert(record.offset(), record);
-                }
-                Taken::Drop => {}
+        for (record, taken) in batch.hand_over(|offset, bytes| slot.machine.take(lane, offset, bytes)) {
+            if taken == Taken::Hold {
+                slot.held.insert(record.offset(), record);
+            } else {
+                queue.push_back(Queued { epoch, lane, record });
             }
         }
         let queued = queue.len() - before;
