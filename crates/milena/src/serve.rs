@@ -5,6 +5,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use milena_auth::Mechanism;
 use milena_iggy_door::{ClosedDoor, Door};
 use milena_monitor::Monitor;
 use milena_server::{Bound, Server, StartError};
@@ -239,7 +240,12 @@ fn banner(
         let host = if host.contains(':') { format!("[{host}]") } else { host.clone() };
         format!("{host}:{}", bound.advertised_port)
     };
-    let addresses: Vec<String> = listeners.iter().map(address).collect();
+    let is_open = |bound: &&Bound| !bound.tls && bound.sasl.is_empty();
+    let told = |bound: &Bound| match is_open(&bound) {
+        true => address(bound),
+        false => format!("{} ({})", address(bound), bound.security_protocol()),
+    };
+    let addresses: Vec<String> = listeners.iter().map(told).collect();
     // Writing to a string does not fail.
     let _ = writeln!(text, "  Kafka clients connect to  {}", addresses.join(", "));
     if let Some(door) = door {
@@ -249,15 +255,29 @@ fn banner(
     if let Some(monitor) = monitor {
         let _ = writeln!(text, "  metrics are at            http://{}/metrics", monitor.address());
     }
-    let bootstrap = addresses.first().map_or("", String::as_str);
-    let bootstrap = if bootstrap == "127.0.0.1:9092" { String::new() } else { format!(" --bootstrap {bootstrap}") };
-    let _ = writeln!(
-        text,
-        "  try                       echo hello | {program} produce{bootstrap} greetings; {program} \
-         consume{bootstrap} greetings --from-beginning --count 1"
-    );
+    if let Some(tried) = listeners.iter().find(is_open).or(listeners.first()) {
+        let options = options(&address(tried), tried);
+        let _ = writeln!(
+            text,
+            "  try                       echo hello | {program} produce{options} greetings; {program} \
+             consume{options} greetings --from-beginning --count 1"
+        );
+    }
     text.push('\n');
     text
+}
+
+/// What the client commands need to be told to get there.
+fn options(address: &str, bound: &Bound) -> String {
+    let mut options = if address == "127.0.0.1:9092" { String::new() } else { format!(" --bootstrap {address}") };
+    if bound.tls {
+        options.push_str(" --tls");
+    }
+    // Their password comes from a file or the environment.
+    if let Some(mechanism) = bound.sasl.iter().find(|mechanism| **mechanism != Mechanism::OauthBearer) {
+        let _ = write!(options, " --sasl-mechanism {mechanism} --sasl-username NAME");
+    }
+    options
 }
 
 /// The command as the user would type it again.

@@ -105,7 +105,7 @@ fn client_commands_reach_a_listener_with_tls_and_only_one_that_they_can_trust() 
     let error = fails(&["--bootstrap", &secure, "--tls-ca-file", &foreign]);
     assert!(error.contains(&format!("no TLS with {secure}: invalid peer certificate")), "{error}");
     let error = fails(&["--bootstrap", &secure]);
-    assert!(error.contains("connect with --tls"), "{error}");
+    assert!(error.contains("wants --tls"), "{error}");
     let error = fails(&["--bootstrap", &plain, "--tls-ca-file", &trusted]);
     assert!(
         error.contains(&format!("no TLS with {plain}")) && error.contains("does it speak TLS on this port"),

@@ -58,3 +58,12 @@ fn librdkafka_is_not_let_in_with_a_wrong_password_and_the_log_says_who_tried() {
     assert!(log.contains("client not authenticated") && log.contains("wrong name or password"), "{log}");
     assert!(!log.contains("päss"), "{log}");
 }
+
+#[test]
+fn the_banner_says_what_clients_need_to_be_let_in() {
+    let mut server = server();
+    server.stop();
+    let said = server.output();
+    assert!(said.contains(&format!("Kafka clients connect to  {} (SASL_PLAINTEXT)", server.bootstrap())), "{said}");
+    assert!(said.contains("--sasl-mechanism PLAIN --sasl-username NAME greetings"), "{said}");
+}

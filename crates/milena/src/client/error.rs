@@ -57,7 +57,8 @@ pub enum ClientError {
     },
     /// The connection ended.
     #[error(
-        "{address} closed the connection while it was asked for {api}; its log says why (to a port with TLS, connect with --tls)"
+        "{address} closed the connection while it was asked for {api}; its log says why (a port with TLS wants --tls, and one with \
+         SASL wants --sasl-mechanism)"
     )]
     Closed {
         /// Whose connection.
