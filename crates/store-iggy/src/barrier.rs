@@ -21,7 +21,7 @@ use iggy_common::{BinaryTransport, IggyError, TopicClient, TopicDetails};
 use milena_store::{PartitionRef, StoreError};
 
 use crate::error::Op;
-use crate::inner::{Inner, is_same};
+use crate::inner::{Inner, is_same, missing_topic};
 use crate::limits;
 use crate::line::{CallError, For};
 use crate::partition::Described;
@@ -91,9 +91,12 @@ impl Inner {
             let (floor, asked) = (partition.lock().floor(), Instant::now());
             match self.barrier(at).await {
                 Ok(details) => {
-                    let details = details.filter(|details| is_same(&state.topic, details));
-                    let said =
-                        details.and_then(|details| details.partitions.into_iter().find(|said| said.id == at.partition));
+                    let (asked, details) = details;
+                    let Some(details) = details.filter(|details| is_same(&state.topic, details)) else {
+                        self.retire(&state.topic);
+                        return Err(missing_topic(&state.topic));
+                    };
+                    let said = details.partitions.into_iter().find(|said| said.id == at.partition);
                     let Some(said) = said else {
                         return Err(StoreError::Busy { reason: format!("the leader of {at:?} does not list it") });
                     };
@@ -105,13 +108,13 @@ impl Inner {
                         let reason = format!("the leader of {at:?} has less than was there, which may pass");
                         return Err(StoreError::Busy { reason });
                     }
-                    self.dialer.roster.settled(at);
-                    return Ok(());
+                    // Where something came into doubt meanwhile the loop asks once more.
+                    self.dialer.roster.settled(at, asked, Instant::now());
                 }
                 Err(CallError::Moved) => {}
                 // The partition is empty, which every node says alike, whether it leads or not.
                 Err(CallError::Said(IggyError::InvalidOffset(_))) if since >= limits::EMPTY_DOUBT => {
-                    self.dialer.roster.settled(at);
+                    self.dialer.roster.settled(at, asked, Instant::now());
                 }
                 Err(CallError::Said(IggyError::InvalidOffset(_))) => break,
                 Err(error) => return Err(error.of(Op::Read, "the leader of a partition")),
@@ -123,8 +126,9 @@ impl Inner {
         }
     }
 
-    /// What the leader says of the topic behind all that it took over.
-    async fn barrier(&self, at: &PartitionRef) -> Result<Option<TopicDetails>, CallError> {
+    /// What the leader says of the topic behind all that it took over, and when it was asked: what is appended over the same
+    /// connection before that is known by then, or in doubt.
+    async fn barrier(&self, at: &PartitionRef) -> Result<(Instant, Option<TopicDetails>), CallError> {
         let unnamed = |error: StoreError| CallError::Unsent(error.to_string());
         let (stream_id, topic_id) = self.names.wire(&at.topic).map_err(unnamed)?;
         let (stream, topic) = self.names.topic(at.topic.stream(), at.topic.topic()).map_err(unnamed)?;
@@ -139,12 +143,13 @@ impl Inner {
         };
         let delete = DeleteConsumerOffsetRequest { consumer, stream_id, topic_id, partition_id, ack: AckLevel::Quorum };
         let ask = |client: Arc<TcpClient>| async move {
+            let asked = Instant::now();
             client.send_raw_with_response(STORE_CONSUMER_OFFSET_CODE, store.to_bytes()).await?;
             match client.send_raw_with_response(DELETE_CONSUMER_OFFSET_CODE, delete.to_bytes()).await {
                 Ok(_) | Err(IggyError::ConsumerOffsetNotFound(_)) => {}
                 Err(error) => left_behind(at, &error),
             }
-            client.get_topic(&stream, &topic).await
+            Ok((asked, client.get_topic(&stream, &topic).await?))
         };
         self.pool
             .append(at)

@@ -162,22 +162,23 @@ impl Inner {
         let known = self.topics.named(stream, topic);
         let known_floors = known.as_ref().map(|state| floors(state)).unwrap_or_default();
         let asked = Instant::now();
-        let Some(details) = self.get_topic(stream, topic).await? else {
+        let Some(told) = self.get_topic(stream, topic).await? else {
             if let Some(known) = known {
                 self.retire(&known.topic);
             }
             return Ok(None);
         };
-        if let Some(known) = known.filter(|known| is_same(&known.topic, &details)) {
-            self.take_in(&known, details, &known_floors, asked).await;
+        let details = &told.details;
+        if let Some(known) = known.filter(|known| is_same(&known.topic, details)) {
+            self.take_in(&known, told, &known_floors, asked).await;
             return Ok(Some(known));
         }
         let Some(stream_id) = self.stream_id(stream).await? else { return Ok(None) };
         let identity = TopicRef::new(stream, topic, stream_id, details.id, details.created_at.as_micros());
-        let state = self.put(&identity, facts_of_details(&details));
+        let state = self.put(&identity, facts_of_details(details));
         // What is known of it so far is from the journal, and was known before the question.
         let known_floors = floors(&state);
-        self.take_in(&state, details, &known_floors, asked).await;
+        self.take_in(&state, told, &known_floors, asked).await;
         Ok(Some(state))
     }
 
@@ -279,14 +280,28 @@ impl Inner {
     }
 
     pub(crate) async fn bounds(&self, at: &PartitionRef) -> Result<Bounds, StoreError> {
-        self.settle_doubt(at).await?;
-        let (state, partition) = self.partition(at).await?;
+        let state = self.state(&at.topic).await?;
         self.want(&state);
         let now = Instant::now();
-        self.look(&state, now.checked_sub(self.config().bounds_max_age).unwrap_or(now)).await?;
+        self.bounds_as_of(at, now.checked_sub(self.config().bounds_max_age).unwrap_or(now)).await
+    }
+
+    /// The bounds as of `since` or later.
+    pub(crate) async fn bounds_as_of(&self, at: &PartitionRef, since: Instant) -> Result<Bounds, StoreError> {
+        self.settle_doubt(at).await?;
+        let (state, partition) = self.partition(at).await?;
+        self.look(&state, since).await?;
+        if partition.lock().is_passed_over() {
+            // It came into doubt, or was until the look had begun: once the leader has answered, another look counts.
+            self.settle_doubt(at).await?;
+            self.look(&state, Instant::now()).await?;
+        }
         self.settle(at, &partition).await?;
-        let bounds = partition.lock().bounds();
-        Ok(bounds)
+        let known = partition.lock();
+        if known.is_passed_over() {
+            return Err(StoreError::Busy { reason: format!("it is not known where {at:?} ends") });
+        }
+        Ok(known.bounds())
     }
 
     /// The epochs of a partition, from memory.

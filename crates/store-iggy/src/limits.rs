@@ -104,6 +104,10 @@ pub(crate) const FALL_GRACE_EMPTY: Duration = Duration::from_secs(10);
 /// Age of the last sight of a lower end up to which the next one is of the same fall.
 pub(crate) const FALL_SEEN_AGAIN: Duration = Duration::from_secs(30);
 
+/// For how long it is remembered that a doubt about a partition was over, once there are many of them: longer than any question
+/// to the server takes.
+pub(crate) const SETTLED_KEPT: Duration = Duration::from_secs(300);
+
 /// How long no node of a cluster has had a message before it is given up: a node that was restarted takes in what it
 /// missed within seconds. Passed: the message is counted as lost, and readers go on behind it.
 pub(crate) const LOST_GRACE: Duration = Duration::from_secs(30);

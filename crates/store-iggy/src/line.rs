@@ -135,6 +135,8 @@ pub(crate) enum For<'a> {
     Leader,
     /// The one that leads a partition, to read.
     Reading(&'a PartitionRef),
+    /// The one that is known to lead a partition and no other, to hear what it says of it.
+    Led(&'a PartitionRef),
     /// The one that leads a partition, to write: its answer shows whether it does.
     Writing(&'a PartitionRef),
     /// As `Writing`, for what is to stand behind an append in doubt. The answer of a node that was not asked is
@@ -146,7 +148,7 @@ impl For<'_> {
     fn partition(&self) -> Option<&PartitionRef> {
         match self {
             Self::Any | Self::Leader => None,
-            Self::Reading(at) | Self::Writing(at) | Self::Proving(at) => Some(at),
+            Self::Reading(at) | Self::Led(at) | Self::Writing(at) | Self::Proving(at) => Some(at),
         }
     }
 }
@@ -200,7 +202,13 @@ impl Line {
                 return settle(Err(CallError::Unsent("no node of the Iggy server answered in time".to_owned())));
             }
         };
-        let waited = self.dialer.config().call_timeout;
+        if let For::Led(at) = target
+            && self.dialer.roster.leader(at) != seat.node
+        {
+            state.seats.push(seat);
+            return settle(Err(CallError::Unsent(format!("the node that leads {at:?} is not reached"))));
+        }
+        let (waited, asked) = (self.dialer.config().call_timeout, now());
         let outcome = match timeout(waited, request(Arc::clone(&seat.client))).await {
             Ok(outcome) => outcome.map_err(CallError::Said),
             Err(_) => Err(CallError::Late(waited)),
@@ -215,7 +223,7 @@ impl Line {
         let (broken, went_through) = (is_broken(&outcome), outcome.is_ok());
         // What an append shows of the end is known before the doubt about it is over.
         let settled = settle(outcome);
-        self.learn(target, &seat, moved, went_through);
+        self.learn(target, &seat, moved, went_through.then_some(asked));
         if broken {
             // The reply to this call may still come; the next call must not take it for its own.
             self.dialer.note_break();
@@ -244,15 +252,15 @@ impl Line {
         }
     }
 
-    /// What an answer shows about who leads a partition.
-    fn learn(&self, target: For<'_>, seat: &Seat, moved: bool, went_through: bool) {
+    /// What an answer shows about who leads a partition; `asked` is when what went through was sent.
+    fn learn(&self, target: For<'_>, seat: &Seat, moved: bool, asked: Option<std::time::Instant>) {
         let (For::Writing(at) | For::Proving(at), Some(node)) = (target, &seat.node) else { return };
         if moved {
             self.dialer.roster.refused(at, node, now());
-        } else if went_through {
+        } else if let Some(asked) = asked {
             self.dialer.roster.found(at, node);
             if matches!(target, For::Writing(_)) {
-                self.dialer.roster.settled(at);
+                self.dialer.roster.settled(at, asked, now());
             }
         }
     }
@@ -296,6 +304,11 @@ impl Line {
         }
         if state.pause.holds(now()) {
             return Err("the Iggy server cannot be reached, the next attempt is due in a moment".to_owned());
+        }
+        // A call that waited long for its turn would find that nobody can be reached in no time, and say so to the others.
+        let least = patience.min(self.dialer.config().call_timeout / 2);
+        if deadline.saturating_duration_since(Instant::now()) < least {
+            return Err("the Iggy server is slow, the calls before left no time to reach it".to_owned());
         }
         match self.dialer.dial_to(target.partition(), deadline.into_std()).await {
             Ok(dialed) => {

@@ -17,37 +17,10 @@ use crate::gap::Gaps;
 use crate::limits;
 use crate::table::Marks;
 
-/// A partition as the server describes it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Described {
-    /// Offset of the last message, 0 when there is none.
-    pub(crate) current_offset: u64,
-    /// Retained messages.
-    pub(crate) messages: u64,
-    /// Bytes of retained segments.
-    pub(crate) bytes: u64,
-}
+mod described;
 
-impl From<&iggy_common::Partition> for Described {
-    fn from(said: &iggy_common::Partition) -> Self {
-        Self { current_offset: said.current_offset, messages: said.messages_count, bytes: said.size.as_bytes_u64() }
-    }
-}
-
-impl Described {
-    /// The bounds that this means; `known_end` settles what the server's answer leaves open.
-    ///
-    /// No message and current offset 0 is what an untouched partition says, a purged one, and one whose only message
-    /// expired. Only the last of them has end 1, and only who saw that end knows.
-    pub(crate) fn bounds(&self, known_end: u64) -> Bounds {
-        if self.messages == 0 && self.current_offset == 0 {
-            let end = u64::from(known_end == 1);
-            return Bounds { start: end, end };
-        }
-        let end = self.current_offset.saturating_add(1);
-        Bounds { start: end.saturating_sub(self.messages), end }
-    }
-}
+pub(crate) use described::{Described, probe_pause};
+use described::{Falling, poll_count};
 
 /// What the watcher is to be told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,20 +44,6 @@ pub(crate) struct Floor {
     falls: u32,
 }
 
-/// A lower end than the known one.
-#[derive(Debug, Clone, Copy)]
-struct Falling {
-    since: Instant,
-    last: Instant,
-}
-
-impl Falling {
-    /// What was seen long ago and not since was another moment's lag, and says nothing of this one.
-    fn is_recent(&self, now: Instant) -> bool {
-        now.saturating_duration_since(self.last) <= limits::FALL_SEEN_AGAIN
-    }
-}
-
 /// See the module.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Partition {
@@ -94,6 +53,8 @@ pub(crate) struct Partition {
     /// Appends of ours that have no outcome yet.
     in_flight: u32,
     falling: Option<Falling>,
+    /// The newest answer about it was not taken in.
+    passed_over: bool,
     /// How often the end fell, so that what was known before is not held against what is seen later.
     falls: u32,
     /// Start that was asked for; what lies below is hidden although the server still has it.
@@ -147,29 +108,33 @@ impl Partition {
 
     /// Takes in what the journal says. When somebody else saw the end fall, the answer says from where to where.
     pub(crate) fn learn(&mut self, marks: &Marks) -> Seen {
-        let risen = marks.epochs.current() > self.epochs.current();
+        let known = self.epochs.current();
+        let newer = marks.epochs.starts().iter().filter(|start| start.epoch > known);
+        let begins = newer.map(|start| start.start).min();
         (self.marked, self.saved_end) = (true, marks.end);
         if marks.epochs != self.epochs {
             self.epochs = marks.epochs.clone();
         }
         if let Some(ours) = self.raising {
-            if risen {
-                // What is known here is of the new epoch already, unless the end fell once more.
-                let begins = marks.epochs.starts().last().map_or(0, |last| last.start);
-                self.raising = Some(ours).filter(|ours| *ours < begins);
-                self.trimmed = marks.trim;
-            }
-            return Seen::default();
+            let Some(begins) = begins else { return Seen::default() };
+            // What is known here is of the new epoch already, unless the end fell once more.
+            let last = marks.epochs.starts().last().map_or(0, |last| last.start);
+            self.raising = Some(ours).filter(|ours| *ours < last);
+            self.trimmed = marks.trim;
+            // Who saw it sooner saw how far it really fell.
+            return Seen { growth: None, fell: Some((ours, begins)).filter(|(ours, begins)| begins < ours) };
         }
-        if !risen || !self.heard_of {
+        let Some(begins) = begins.filter(|_| self.heard_of) else {
             // The end of the last run, and a trim point that lay within, were there once: less is a fall.
             self.bounds.end = self.bounds.end.max(marks.end).max(marks.trim);
             self.trimmed = self.trimmed.max(marks.trim);
             return Seen::default();
-        }
+        };
         let seen = self.fell_to(Bounds { start: self.bounds.start.min(marks.end), end: marks.end });
         (self.raising, self.trimmed) = (None, marks.trim);
-        Seen { fell: seen.fell.filter(|(from, to)| from > to), ..seen }
+        // What is there behind where the epoch begins is not what was.
+        let fell = seen.fell.map(|(from, to)| (from, to.min(begins)));
+        Seen { fell: fell.filter(|(from, to)| from > to), ..seen }
     }
 
     pub(crate) fn epochs(&self) -> &Epochs {
@@ -207,6 +172,25 @@ impl Partition {
         described.bounds(self.end_of(floor)).end < self.end_of(floor)
     }
 
+    /// True when an answer is not to be taken in, for it may not be what the leader says: of a partition that is or was in doubt
+    /// unless it names a lower end, and where its leader was not heard when it names a higher one.
+    pub(crate) fn is_hearsay(&self, described: &Described, floor: Floor, in_doubt: bool, is_heard: bool) -> bool {
+        if in_doubt {
+            return !self.would_fall(described, floor);
+        }
+        !is_heard && described.bounds(self.bounds.end).end > self.bounds.end
+    }
+
+    /// An answer about it is not taken in, see [`Self::is_hearsay`].
+    pub(crate) fn pass_over(&mut self) {
+        self.passed_over = true;
+    }
+
+    /// True when the newest answer was not taken in.
+    pub(crate) fn is_passed_over(&self) -> bool {
+        self.passed_over
+    }
+
     /// As [`Self::observe`], of where the leader says that the log ends behind all that it took over. `false` while it names a
     /// lower end than the known one, and that is not believed yet: what it lacks may have been shown by another node.
     pub(crate) fn led_to(
@@ -239,7 +223,7 @@ impl Partition {
         // What was known when the question was asked: a first message that was stored meanwhile has not expired.
         let said = described.bounds(self.end_of(floor));
         let old_bytes = self.described.bytes;
-        self.described = described;
+        (self.described, self.passed_over) = (described, false);
         if said.end < self.end_of(floor) {
             return self.fall(said, grace, now);
         }
@@ -270,11 +254,22 @@ impl Partition {
             Some(falling) if falling.is_recent(now) => falling.since,
             _ => now,
         };
-        self.falling = Some(Falling { since, last: now });
+        // Of what nobody bears out, and of an empty partition that may only seem to be one, nothing is kept.
+        let lowest = Some(said.end).filter(|end| grace < Duration::MAX && *end > 0);
+        let before = self.falling.filter(|falling| falling.is_recent(now)).and_then(|falling| falling.lowest);
+        let lowest = lowest.into_iter().chain(before).min();
+        self.falling = Some(Falling { since, last: now, lowest });
         if now.saturating_duration_since(since) < grace {
             return Seen::default();
         }
-        self.fell_to(said)
+        let end = lowest.map_or(said.end, |lowest| lowest.min(said.end));
+        let mut seen = self.fell_to(Bounds { start: said.start.min(end), end });
+        self.bounds.end = said.end;
+        if self.in_flight == 0 && self.bounds.end > self.announced {
+            let bytes = (self.bounds.end - self.announced).saturating_mul(self.average_bytes());
+            seen.growth = Some(self.announce(bytes));
+        }
+        seen
     }
 
     fn fell_to(&mut self, said: Bounds) -> Seen {
@@ -319,8 +314,10 @@ impl Partition {
         self.ended();
         let mut seen = Seen::default();
         if base < self.end_of(floor) {
-            // The leader itself gave this offset: what was there before it is gone.
-            seen = self.fell_to(Bounds { start: self.bounds.start.min(base), end: base });
+            // The leader itself gave this offset: what was there before it is gone. Others may have written before it since.
+            let lowest = self.falling.and_then(|falling| falling.lowest);
+            let end = lowest.map_or(base, |lowest| lowest.min(base));
+            seen = self.fell_to(Bounds { start: self.bounds.start.min(end), end });
         }
         // The leader goes on from the known end, so whoever named a lower one lagged behind it.
         self.falling = None;
@@ -387,25 +384,6 @@ impl Partition {
     fn average_bytes(&self) -> u64 {
         self.expected_bytes().unwrap_or(1)
     }
-}
-
-/// How many messages a poll asks for, so that its reply is about `bytes` large and not far above.
-fn poll_count(bytes: usize, expected_bytes: Option<u64>, remaining: u64) -> u32 {
-    let wanted = match expected_bytes {
-        Some(average) => (bytes as u64 / average.max(1)).max(1),
-        None => u64::from(limits::POLL_COUNT_FIRST),
-    };
-    let count = wanted.min(remaining).min(u64::from(limits::POLL_COUNT_MAX));
-    u32::try_from(count).unwrap_or(limits::POLL_COUNT_MAX).max(1)
-}
-
-/// When a topic is looked at next: soon after it grew, later the longer nothing happens, and never so often that the
-/// looks at all `topics` together are too many.
-pub(crate) fn probe_pause(last: Duration, grew: bool, longest: Duration, topics: usize) -> Duration {
-    let wanted = if grew { limits::PROBE_INTERVAL_MIN } else { last.saturating_mul(2) };
-    let topics = u32::try_from(topics).unwrap_or(u32::MAX);
-    let fair = Duration::from_secs(1) / limits::PROBES_PER_SECOND * topics.max(1);
-    wanted.clamp(limits::PROBE_INTERVAL_MIN, longest.max(limits::PROBE_INTERVAL_MIN)).max(fair)
 }
 
 #[cfg(test)]

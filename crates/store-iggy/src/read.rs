@@ -59,10 +59,7 @@ impl Inner {
         if let Some(bounds) = self.recent_bounds(at).filter(inside) {
             return Ok(bounds);
         }
-        let (state, partition) = self.partition(at).await?;
-        self.look(&state, Instant::now()).await?;
-        self.settle(at, &partition).await?;
-        let bounds = partition.lock().bounds();
+        let bounds = self.bounds_as_of(at, Instant::now()).await?;
         if inside(&bounds) { Ok(bounds) } else { Err(StoreError::OutOfRange { bounds }) }
     }
 

@@ -33,6 +33,8 @@ pub(crate) struct Roster {
     down: RwLock<HashMap<Node, Down>>,
     /// Partitions of whose leader's log something is not known: whether an append is there, or how far it goes.
     doubts: RwLock<HashMap<PartitionRef, Instant>>,
+    /// When the last doubt about a partition was over.
+    settled: RwLock<HashMap<PartitionRef, Instant>>,
 }
 
 #[derive(Default)]
@@ -211,6 +213,7 @@ impl Roster {
         self.homes.write().retain(|at, _| at.topic != *topic);
         self.refusals.write().retain(|at, _| at.topic != *topic);
         self.doubts.write().retain(|at, _| at.topic != *topic);
+        self.settled.write().retain(|at, _| at.topic != *topic);
     }
 
     /// How many nodes there are.
@@ -236,11 +239,27 @@ impl Roster {
         doubts.get(at).map(|since| now.saturating_duration_since(*since))
     }
 
-    /// The leader has answered for what came before.
-    pub(crate) fn settled(&self, at: &PartitionRef) {
-        if !self.doubts.read().is_empty() {
-            self.doubts.write().remove(at);
+    /// True when a partition was in doubt at any time since then: what anybody but its leader said meanwhile does not count.
+    pub(crate) fn doubted_since(&self, at: &PartitionRef, then: Instant) -> bool {
+        // In this order: a doubt that ends in between was there.
+        self.doubts.read().contains_key(at) || self.settled.read().get(at).is_some_and(|settled| *settled >= then)
+    }
+
+    /// The leader has answered a question that was asked at `asked`. What came into doubt behind that is in doubt still.
+    pub(crate) fn settled(&self, at: &PartitionRef, asked: Instant, now: Instant) {
+        if self.doubts.read().is_empty() {
+            return;
         }
+        let mut doubts = self.doubts.write();
+        if doubts.get(at).is_none_or(|since| *since > asked) {
+            return;
+        }
+        let mut settled = self.settled.write();
+        if settled.len() >= limits::HOMES_MAX {
+            settled.retain(|_, settled| now.saturating_duration_since(*settled) < limits::SETTLED_KEPT);
+        }
+        settled.insert(at.clone(), now);
+        doubts.remove(at);
     }
 }
 

@@ -143,7 +143,7 @@ impl TopicState {
         let partition = self.partition(partition)?;
         let known = partition.lock();
         // While an epoch is to rise nobody may see the lower end.
-        (!known.is_raising()).then(|| known.bounds())
+        (!known.is_raising() && !known.is_passed_over()).then(|| known.bounds())
     }
 }
 

@@ -157,6 +157,20 @@ fn what_the_leader_says_behind_a_doubt_moves_the_end_and_a_lower_end_leaves_the_
 }
 
 #[test]
+fn what_another_node_shows_counts_while_nothing_is_in_doubt_and_its_rise_where_the_leader_was_heard() {
+    let mut partition = known(5);
+    let hearsay =
+        |end: u64, in_doubt, is_heard| partition.is_hearsay(&described(end - 1, end), floor(5), in_doubt, is_heard);
+    assert_eq!([4, 5, 6].map(|end| hearsay(end, false, true)), [false, false, false]);
+    assert_eq!([4, 5, 6].map(|end| hearsay(end, true, true)), [false, true, true]);
+    assert_eq!([4, 5, 6].map(|end| hearsay(end, false, false)), [false, false, true]);
+    partition.pass_over();
+    assert!(partition.is_passed_over());
+    partition.observe(described(5, 6), floor(5), limits::FALL_GRACE, Instant::now());
+    assert!(!partition.is_passed_over(), "the next one was taken in");
+}
+
+#[test]
 fn a_lower_end_that_was_seen_long_ago_does_not_count() {
     let mut partition = known(10);
     partition.observe(described(4, 5), floor(10), limits::FALL_GRACE, Instant::now());
@@ -280,7 +294,8 @@ fn a_record_of_another_gateway_explains_the_same_fall_and_not_one_behind_it() {
     let mut partition = marked(10);
     let began = partition.begin();
     partition.confirmed(began, 6, 1, 50);
-    partition.learn(&marks(&[(1, 5)], 5, 0));
+    let seen = partition.learn(&marks(&[(1, 5)], 5, 0));
+    assert_eq!(seen.fell, Some((6, 5)), "it had fallen farther than was seen here");
     assert_eq!((partition.is_raising(), partition.bounds().end), (false, 7));
     let mut again = marked(10);
     let began = again.begin();
@@ -293,10 +308,45 @@ fn a_record_of_another_gateway_explains_the_same_fall_and_not_one_behind_it() {
 fn a_fall_that_another_gateway_saw_is_taken_over() {
     let mut partition = marked(10);
     let (asked, began) = (partition.floor(), partition.begin());
-    assert_eq!(partition.learn(&marks(&[(1, 5)], 6, 0)).fell, Some((10, 6)));
+    assert_eq!(partition.learn(&marks(&[(1, 5)], 6, 0)).fell, Some((10, 5)), "what is at 5 now is another message");
     assert_eq!((partition.is_raising(), partition.bounds()), (false, Bounds { start: 0, end: 6 }));
     assert_eq!(partition.confirmed(began, 7, 1, 50).fell, None);
     assert_eq!(partition.observe(described(7, 8), asked, limits::FALL_GRACE, later(limits::FALL_GRACE)).fell, None);
+}
+
+#[test]
+fn of_two_epochs_that_others_began_the_lower_start_counts() {
+    let mut partition = marked(10);
+    assert_eq!(partition.learn(&marks(&[(1, 4), (2, 6)], 8, 0)).fell, Some((10, 4)));
+    assert_eq!(partition.bounds().end, 8);
+    assert_eq!(partition.learn(&marks(&[(1, 4), (2, 6), (3, 7)], 9, 0)).fell, Some((8, 7)));
+}
+
+#[test]
+fn the_lowest_end_that_was_seen_is_where_it_fell_to_although_others_wrote_behind_it() {
+    let mut partition = known(10);
+    partition.observe(described(7, 8), floor(10), limits::FALL_GRACE, Instant::now());
+    let seen = partition.observe(described(8, 9), floor(10), limits::FALL_GRACE, later(limits::FALL_GRACE));
+    assert_eq!(seen.fell, Some((10, 8)));
+    assert_eq!(seen.growth.map(|growth| growth.end), Some(9));
+    assert_eq!(partition.bounds().end, 9);
+
+    let mut partition = known(10);
+    partition.led_to(&described(7, 8), floor(10), limits::FALL_GRACE, Instant::now());
+    let began = partition.begin();
+    let seen = partition.confirmed(began, 9, 1, 50);
+    assert_eq!((seen.fell, seen.growth.map(|growth| growth.end)), (Some((10, 8)), Some(10)));
+}
+
+#[test]
+fn a_lower_end_that_nobody_bears_out_and_one_of_a_partition_that_seems_empty_do_not_count_as_the_lowest() {
+    for (lower, grace) in [(described(3, 4), Duration::MAX), (described(0, 0), limits::FALL_GRACE)] {
+        let mut partition = known(10);
+        partition.observe(lower, floor(10), grace, Instant::now());
+        partition.observe(described(7, 8), floor(10), limits::FALL_GRACE, Instant::now());
+        let seen = partition.observe(described(7, 8), floor(10), limits::FALL_GRACE, later(limits::FALL_GRACE));
+        assert_eq!(seen.fell, Some((10, 8)), "{lower:?}");
+    }
 }
 
 #[test]

@@ -165,6 +165,30 @@ fn a_doubt_lasts_until_the_leader_has_answered() {
     roster.doubt(&at(0), start);
     assert_eq!(roster.doubted(&at(0), start + Duration::from_secs(3)), Some(Duration::from_secs(3)));
     assert_eq!(roster.doubted(&at(1), start), None);
-    roster.settled(&at(0));
+    assert!(roster.doubted_since(&at(0), start + Duration::from_secs(9)));
+    roster.settled(&at(0), start, start + Duration::from_secs(3));
     assert_eq!(roster.doubted(&at(0), start), None);
+}
+
+#[test]
+fn what_was_asked_before_a_doubt_was_over_counts_no_more_behind_it() {
+    let (roster, start) = (roster(1), Instant::now());
+    let second = |count| start + Duration::from_secs(count);
+    roster.doubt(&at(0), second(1));
+    roster.settled(&at(0), second(2), second(4));
+    assert!(roster.doubted_since(&at(0), start) && roster.doubted_since(&at(0), second(3)));
+    assert!(!roster.doubted_since(&at(0), second(5)) && !roster.doubted_since(&at(1), start));
+    roster.forget(&at(0).topic);
+    assert!(!roster.doubted_since(&at(0), start));
+}
+
+#[test]
+fn an_answer_leaves_a_doubt_that_arose_behind_its_question() {
+    let (roster, start) = (roster(1), Instant::now());
+    let second = |count| start + Duration::from_secs(count);
+    roster.doubt(&at(0), second(2));
+    roster.settled(&at(0), second(1), second(3));
+    assert_eq!(roster.doubted(&at(0), second(3)), Some(Duration::from_secs(1)));
+    roster.settled(&at(0), second(2), second(3));
+    assert_eq!(roster.doubted(&at(0), second(3)), None);
 }
