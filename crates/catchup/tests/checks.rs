@@ -132,3 +132,35 @@ fn what_was_not_committed_or_came_too_late_may_come_again() {
     restarted.delivered(1, (0, 0));
     assert_eq!(restarted.judge(&[2]), (3, 1));
 }
+
+/// Member 1 has the second record again; these members were assigned the partition before, and those after. Member 1 was killed and said
+/// nothing more.
+fn killed_with_it(before: &[usize], after: &[usize]) -> (u64, usize) {
+    let book = book();
+    let assigned =
+        |members: &[usize]| members.iter().for_each(|member| book.heard(*member, "t", "t/0, epoch 1: Assigned"));
+    assigned(before);
+    book.delivered(1, (0, 1));
+    assigned(after);
+    book.killed(1, second_is_stored());
+    book.judge(&[2])
+}
+
+#[test]
+fn one_that_was_killed_before_it_knew_of_its_loss_may_have_what_another_one_finished() {
+    assert_eq!(killed_with_it(&[1, 0], &[]), (3, 1));
+    // Whoever gets it later says nothing of that.
+    assert_eq!(killed_with_it(&[1, 0], &[1]), (3, 1));
+}
+
+#[test]
+#[should_panic(expected = "came again")]
+fn one_that_was_killed_and_had_the_partition_last_has_no_reason_even_if_it_went_back_afterwards() {
+    killed_with_it(&[0, 1], &[0]);
+}
+
+#[test]
+#[should_panic(expected = "came again")]
+fn one_that_was_killed_and_never_said_that_it_had_the_partition_has_no_reason() {
+    killed_with_it(&[0], &[]);
+}

@@ -32,8 +32,8 @@ struct Pages {
     again: Vec<Again>,
     /// What was committed when a member was killed.
     killed: HashMap<usize, Stored>,
-    /// When a member was given a partition last.
-    assigned: HashMap<(usize, i32), Instant>,
+    /// When a member was given a partition, each time.
+    assigned: HashMap<(usize, i32), Vec<Instant>>,
     /// What was committed when the broker was killed, and when it was back.
     restarted: Option<(Stored, Instant)>,
     /// When a member had a partition taken away, or a commit refused.
@@ -73,7 +73,7 @@ impl Book {
             if event == "Lost" || event.starts_with("CommitFailed") {
                 pages.lost.insert((number, partition), Instant::now());
             } else if event.starts_with("Assigned") {
-                pages.assigned.insert((number, partition), Instant::now());
+                pages.assigned.entry((number, partition)).or_default().push(Instant::now());
             }
             assert!(!event.starts_with("MetadataNotKept") && !event.starts_with("ProgressReset"), "{text}");
         } else if let Some((line, why)) = text.split_once(": ")
@@ -111,9 +111,21 @@ impl Pages {
             || lost_after(by, acked)
             || lost_after(to, delivered)
             || self.late.contains(&(to, place))
-            || self.killed.contains_key(&to) && self.assigned.get(&(to, place.0)) < self.assigned.get(&(by, place.0))
+            || self.killed.contains_key(&to) && self.had_it_before(to, by, again)
             || self.killed.get(&by).is_some_and(open)
             || self.restarted.as_ref().is_some_and(|(stored, back)| acked <= *back && open(stored))
+    }
+}
+
+impl Pages {
+    /// Whether the record was delivered to `to` after `by` got the partition, and `to` had got it before that and not again. Only where
+    /// both said so: an assignment that nobody read of excuses nothing.
+    fn had_it_before(&self, to: usize, by: usize, again: &Again) -> bool {
+        let last = |member| {
+            let all = self.assigned.get(&(member, again.place.0))?;
+            all.iter().filter(|at| **at <= again.delivered).max()
+        };
+        last(to).zip(last(by)).is_some_and(|(to, by)| to < by)
     }
 }
 
