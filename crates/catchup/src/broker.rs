@@ -66,7 +66,7 @@ pub(crate) enum Answer {
     Resolved(Epoch, Option<Resolved>),
     LogEnds(TopicPartition, Epoch, Doubt, KafkaResult<(i64, i64)>),
     /// Whether a checkpoint is stored, or removed.
-    Saved(TopicPartition, Epoch, CommitId, bool),
+    Saved(Epoch, CommitId, bool),
     Committed(Vec<(View, Result<(), CommitFailure>)>),
     ReadBack(Epoch, Option<(i64, String)>),
 }

@@ -221,10 +221,13 @@ impl CatchUpConsumer {
         self.shared.step(&TopicPartition::new(topic, partition), Input::UserMetadata(text.into()));
     }
 
-    /// Commits what is finished now, and waits for the answer.
+    /// Commits what is finished now, of all partitions that this consumer has, and waits for the answers: `Ok` says that all of it is stored,
+    /// or was before. Also of a partition that is being revoked, whose last records the application still has in hand. Of one that was taken
+    /// away before the call it says nothing: [`Event::Revoked`] and [`Event::Lost`] do. Where several partitions fail, one failure is told.
     ///
     /// # Errors
-    /// [`Error::Commit`] when the broker does not take it, [`Error::Closed`] when the consumer has ended.
+    /// [`Error::Commit`] when the broker does not take it, [`Error::Checkpoint`] when a checkpoint is not stored, [`Error::AssignmentOver`]
+    /// when a partition was taken away before the answer, [`Error::Closed`] when the consumer has ended.
     pub async fn commit(&self) -> Result<(), Error> {
         self.ask(Command::Commit).await
     }

@@ -272,7 +272,7 @@ impl Driver {
     fn obey(&mut self) {
         while let Ok(command) = self.commands.try_recv() {
             match command {
-                Command::Commit(reply) => self.commits.wait(self.shared.flush(), reply),
+                Command::Commit(reply) => self.commits.flush(&self.shared, reply),
                 Command::Close(reply, drain) => {
                     self.closing.push(reply);
                     self.leave_all(drain);
@@ -305,7 +305,7 @@ impl Driver {
                     self.log_end_is(&partition, epoch, ends.map(|(_, end)| end));
                 }
                 Answer::Committed(views) => self.committed(views),
-                Answer::Saved(partition, epoch, id, ok) => self.saved(&partition, epoch, id, ok),
+                Answer::Saved(epoch, id, ok) => self.shared.step_in(epoch, Input::Saved { id, ok }),
                 Answer::ReadBack(epoch, found) => {
                     // Not answered is not "not kept": it is asked again after a later commit.
                     let (floor, metadata) = found.unwrap_or((-1, String::new()));

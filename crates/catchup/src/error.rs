@@ -2,7 +2,7 @@
 
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 
-use crate::CommitFailure;
+use crate::{CommitFailure, TopicPartition};
 
 /// Why a call failed.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -34,6 +34,10 @@ pub enum Error {
     /// The broker did not take a commit.
     #[error("the broker did not take a commit: {0:?}")]
     Commit(CommitFailure),
+    /// This partition was taken away before the answer to a commit came: revoked with more to store than there was time for, or lost. What
+    /// was acknowledged of it may not be stored, and comes again where it has its next owner then.
+    #[error("the assignment of {0} ended before its commit was answered")]
+    AssignmentOver(TopicPartition),
     /// A checkpoint could not be read from its topic, or not be written there.
     #[error("checkpoint: {0}")]
     Checkpoint(String),

@@ -3,9 +3,13 @@
 //! One lock over all of it, held for as long as the steps of one partition take that a batch of records makes, never over I/O.
 //! What belongs to a record goes by the epoch of its assignment, which no other assignment of any partition has.
 //!
+//! - `flush`: what the answer to a call `commit` waits for
 //! - `look`: what can be seen of the partitions
 
+mod flush;
 mod look;
+
+pub(crate) use flush::{Over, Standing};
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -16,7 +20,7 @@ use tokio::sync::broadcast;
 use crate::consumer::Happened;
 use crate::delivery::TopicPartition;
 use crate::error::refuses;
-use crate::partition::{Covering, Taken};
+use crate::partition::Taken;
 use crate::receivers::Receivers;
 use crate::records::{Batch, Record};
 use crate::wake::Wake;
@@ -66,6 +70,8 @@ struct State {
     /// The assignment that a partition is in.
     epochs: HashMap<TopicPartition, Epoch>,
     slots: BTreeMap<Epoch, Slot>,
+    /// Assignments that ended since the driving thread asked last.
+    over: Vec<Over>,
     /// Both lanes, when records come by offset.
     live: VecDeque<Queued>,
     backfill: VecDeque<Queued>,
@@ -82,6 +88,14 @@ struct State {
 impl State {
     fn slot(&self, of: &TopicPartition) -> Option<&Slot> {
         self.slots.get(self.epochs.get(of)?)
+    }
+
+    fn end(&mut self, epoch: Epoch) {
+        let Some(Slot { partition, machine, .. }) = self.slots.remove(&epoch) else { return };
+        if self.epochs.get(&partition) == Some(&epoch) {
+            self.epochs.remove(&partition);
+        }
+        self.over.push(Over { epoch, machine });
     }
 }
 
@@ -138,7 +152,7 @@ impl Shared {
         let slot = Slot { partition: partition.clone(), machine, held: BTreeMap::new() };
         state.slots.insert(epoch, slot);
         if let Some(before) = state.epochs.insert(partition.clone(), epoch) {
-            state.slots.remove(&before);
+            state.end(before);
         }
         state.refused = None;
         epoch
@@ -158,22 +172,6 @@ impl Shared {
     pub(crate) fn step_in(&self, epoch: Epoch, input: Input) {
         let done = self.apply(&mut self.state.lock(), epoch, input, None);
         self.receivers.wake(done.queued);
-    }
-
-    /// Wants everything committed that is finished now. Answers what covers it, for each assignment.
-    pub(crate) fn flush(&self) -> Vec<(Epoch, Covering)> {
-        let mut state = self.state.lock();
-        let epochs: Vec<_> = state.slots.keys().copied().collect();
-        for epoch in &epochs {
-            // A commit queues no record.
-            self.apply(&mut state, *epoch, Input::CommitDue, None);
-        }
-        state.slots.iter().map(|(epoch, slot)| (*epoch, slot.machine.covering())).collect()
-    }
-
-    /// Whether that has its answer; `None` when the assignment is over.
-    pub(crate) fn covered(&self, epoch: Epoch, by: &mut Covering) -> Option<bool> {
-        self.state.lock().slots.get(&epoch).map(|slot| slot.machine.covered(by))
     }
 
     /// How many records, and bytes of them, a lane of a partition takes before it is full.
@@ -262,6 +260,7 @@ impl Shared {
         let mut state = self.state.lock();
         state.epochs.clear();
         state.slots.clear();
+        state.over.clear();
         state.live.clear();
         state.backfill.clear();
         state.end.get_or_insert(end);
@@ -328,8 +327,8 @@ impl Shared {
             }
         }
         state.outputs = outputs;
-        if released && let Some(slot) = state.slots.remove(&epoch) {
-            state.epochs.remove(&slot.partition);
+        if released {
+            state.end(epoch);
         }
         done
     }

@@ -99,6 +99,6 @@ fn answers(
         if let Err(error) = &result {
             tracing::warn!("checkpoint of {partition}: {error}");
         }
-        Answer::Saved(partition, epoch, id, result.is_ok())
+        Answer::Saved(epoch, id, result.is_ok())
     })
 }

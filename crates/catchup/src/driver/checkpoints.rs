@@ -3,9 +3,8 @@
 use std::time::Instant;
 
 use super::{Driver, Later, back_off};
+use crate::Input;
 use crate::checkpoint::Write;
-use crate::delivery::TopicPartition;
-use crate::{CommitId, Epoch, Input};
 
 impl Driver {
     /// Writes a checkpoint, the later the more often it failed.
@@ -18,17 +17,11 @@ impl Driver {
     }
 
     pub(super) fn send_write(&mut self, write: Write) {
-        let Write { partition, epoch, id, .. } = &write;
-        let (partition, epoch, id) = (partition.clone(), *epoch, *id);
+        let (epoch, id) = (write.epoch, write.id);
         // What was to be tried again may have no owner here any more, and then it is not ours to write.
-        let owned = self.shared.epoch(&partition) == Some(epoch);
+        let owned = self.shared.epoch(&write.partition) == Some(epoch);
         if !(owned && self.writer.as_ref().is_some_and(|writer| writer.ask(write))) {
-            self.saved(&partition, epoch, id, false);
+            self.shared.step_in(epoch, Input::Saved { id, ok: false });
         }
-    }
-
-    pub(super) fn saved(&mut self, partition: &TopicPartition, epoch: Epoch, id: CommitId, ok: bool) {
-        self.commits.saved(epoch, partition, ok);
-        self.shared.step_in(epoch, Input::Saved { id, ok });
     }
 }

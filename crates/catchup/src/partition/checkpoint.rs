@@ -27,14 +27,23 @@ pub(super) struct TopicStore {
     again: bool,
     /// The last one that was answered and is not tried again.
     answered: Option<CommitId>,
+    /// All tries of the last one failed.
+    failed: bool,
+    /// The assignment ended while one was under way.
+    cut: bool,
     /// The base of a checkpoint that was not used and is not overwritten yet.
     ignored: Option<i64>,
 }
 
 impl TopicStore {
-    /// What is under way is not waited for.
-    pub(super) fn forget(&mut self) {
-        self.flying = None;
+    /// The assignment is over: what is under way is never answered.
+    pub(super) fn end(&mut self) {
+        self.cut |= self.flying.take().is_some();
+    }
+
+    /// Whether an answer is missing.
+    pub(super) fn open(&self) -> bool {
+        self.cut || self.in_flight()
     }
 
     pub(super) fn in_flight(&self) -> bool {
@@ -80,6 +89,11 @@ impl Partition {
         }
     }
 
+    /// Whether what should be in the topic is not, after all tries.
+    pub(crate) fn unsaved(&self) -> bool {
+        self.topic.failed
+    }
+
     /// Whether a commit has to wait for the overwriting of a checkpoint.
     pub(super) fn holds_commits(&self) -> bool {
         self.topic.ignored.is_some_and(|base| self.ledger.floor >= base)
@@ -113,6 +127,7 @@ impl Partition {
         self.topic.again = false;
         let (what, dropped) = self.wanted().map_or((None, 0), fitting);
         if what == self.topic.stored && self.topic.ignored.is_none() {
+            self.topic.failed = false;
             return;
         }
         if dropped > 0 && attempt == 0 {
@@ -135,6 +150,7 @@ impl Partition {
         if ok {
             self.topic.stored = flying.what;
             self.topic.ignored = None;
+            self.topic.failed = false;
             self.send(0, out);
             // It may have been under way since before the last acknowledgements.
             let last = self.state == State::Draining && self.last_made && !self.commits.in_flight();
@@ -144,6 +160,7 @@ impl Partition {
         } else if flying.attempt + 1 < TRIES_MAX {
             self.save(flying.attempt + 1, out);
         } else {
+            self.topic.failed = true;
             Self::tell(Event::CheckpointFailed, out);
         }
         self.leave_if_quiet(out);

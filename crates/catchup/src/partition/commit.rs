@@ -115,6 +115,12 @@ impl Commits {
         self.flying = None;
     }
 
+    /// The assignment is over: nothing more is sent, and nothing that comes is an answer.
+    pub(super) fn end(&mut self) {
+        // What is under way is not answered, and so it is wanted for ever.
+        self.due |= self.flying.take().is_some();
+    }
+
     pub(super) fn in_flight(&self) -> bool {
         self.flying.is_some()
     }
@@ -150,7 +156,10 @@ impl Partition {
     }
 
     pub(super) fn commit_due(&mut self, out: &mut Vec<Output>) {
-        if self.active() {
+        // In a drain what is acknowledged late is in no commit without this: before the last one it would wait for whatever the
+        // application still has in hand, and the last one does not come again.
+        let draining = self.state == State::Draining && (!self.last_made || self.commits.acks > 0);
+        if self.active() || draining {
             self.commits.due = true;
             self.send(0, out);
         }
@@ -166,6 +175,7 @@ impl Partition {
     }
 
     /// Whether that is answered, with success or without, or nothing is left to be answered. Goes on from a commit to its checkpoint.
+    /// What was not answered when the assignment ended never is.
     pub(crate) fn covered(&self, by: &mut Covering) -> bool {
         if let Covering::Commit(id) = *by {
             // A checkpoint that does not count and could not be overwritten holds commits: there is no answer to wait for.
@@ -176,7 +186,7 @@ impl Partition {
             *by = Covering::Save(self.topic.covering(self.commits.coming()));
         }
         let Covering::Save(id) = *by else { return true };
-        !self.topic.in_flight() || self.topic.answered() >= id
+        !self.topic.open() || self.topic.answered() >= id
     }
 
     /// The last commit: what is under way may be answered too late to be waited for, and this one says all of it.
@@ -206,7 +216,7 @@ impl Partition {
             Self::tell(Event::RangesDropped { ranges: dropped }, out);
         }
         let id = self.commits.next_id();
-        let last = self.state == State::Draining;
+        let last = self.last_made;
         out.push(Output::Commit { id, floor: what.floor, metadata: what.metadata.clone(), attempt, last });
         self.commits.flying = Some(Flying { id, what, attempt });
     }

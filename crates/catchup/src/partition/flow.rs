@@ -107,11 +107,11 @@ impl Partition {
         }
         out.push(Output::Ack(AckOutcome::Counted));
         self.ledger.finish(offset..offset.saturating_add(1));
+        self.commits.acks = self.commits.acks.saturating_add(1);
         if self.state == State::Draining {
             return self.drain(false, out);
         }
         self.settle(out);
-        self.commits.acks = self.commits.acks.saturating_add(1);
         if self.commits.acks >= self.settings.commit_acks.max(1) && matches!(self.settings.commit, Commit::Every(_)) {
             self.commit_due(out);
         }

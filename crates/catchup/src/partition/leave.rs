@@ -76,8 +76,8 @@ impl Partition {
         self.state = state;
         self.live = LaneState::new(self.live.position, i64::MAX, self.settings.live, true);
         self.backfill = None;
-        self.commits.forget();
-        self.topic.forget();
+        self.commits.end();
+        self.topic.end();
         out.push(Output::Released);
     }
 }

@@ -7,6 +7,7 @@ use proptest::prelude::*;
 use rdkafka::Timestamp;
 
 use super::*;
+use crate::partition::Covering;
 use crate::{Checkpoint, Commit, CommitFailure, CommitId, LogId, Progress, Reset, Resolved};
 
 fn partition() -> TopicPartition {
@@ -136,11 +137,11 @@ fn finish_next(shared: &Shared, epoch: Epoch) {
 fn a_flush_is_over_when_its_own_acknowledgements_are_answered_whatever_is_under_way() {
     let (shared, epoch) = shared(Settings { commit_acks: 1, ..Settings::default() }, 0);
     shared.fetched(&partition(), Lane::Live, &mut batch(0..5));
-    let covered = |by: &mut Covering| shared.covered(epoch, by).unwrap();
+    let covered = |by: &mut Covering| shared.standing(epoch, by) == Some(Standing::Answered { saved: true });
     finish_next(&shared, epoch);
     let first = commit_at(&shared, 1);
     finish_next(&shared, epoch);
-    let [(of, mut by)] = shared.flush()[..] else { panic!("one partition") };
+    let [(of, _, mut by)] = shared.flush()[..] else { panic!("one partition") };
     assert_eq!(of, epoch);
     finish_next(&shared, epoch);
     assert!(!covered(&mut by));
@@ -158,10 +159,13 @@ fn a_flush_is_over_when_its_own_acknowledgements_are_answered_whatever_is_under_
     shared.step_in(epoch, Input::Committed { id: again, result: Ok(()) });
     commit_at(&shared, 5);
     assert!(covered(&mut by), "a later commit is under way, and the flush has its own");
-    let [(_, mut by)] = shared.flush()[..] else { panic!("one partition") };
+    let [(_, _, mut by)] = shared.flush()[..] else { panic!("one partition") };
     assert!(!covered(&mut by), "that one covers it");
     shared.step_in(epoch, Input::Lost);
-    assert_eq!(shared.covered(epoch, &mut by), None, "nobody answers any more");
+    assert_eq!(shared.standing(epoch, &mut by), None);
+    let [ref over] = shared.over()[..] else { panic!("one that is over") };
+    assert_eq!(over.epoch, epoch);
+    assert_eq!(over.standing(&mut by), Standing::Open, "nobody answers any more");
 }
 
 #[test]
@@ -169,15 +173,15 @@ fn a_flush_with_a_checkpoint_topic_is_over_when_the_checkpoint_of_its_own_acknow
     let topic = Checkpoint::Topic("progress".to_owned());
     let (shared, epoch) = shared(Settings { checkpoint: topic, commit: Commit::Manual, ..Settings::default() }, 0);
     shared.fetched(&partition(), Lane::Live, &mut batch(0..10));
-    let covered = |by: &mut Covering| shared.covered(epoch, by).unwrap();
+    let covered = |by: &mut Covering| shared.standing(epoch, by) == Some(Standing::Answered { saved: true });
     let held = recv(&shared).unwrap();
     finish_next(&shared, epoch);
     // Nothing to commit: the checkpoint is all.
-    let [(_, mut first)] = shared.flush()[..] else { panic!("one partition") };
+    let [(_, _, mut first)] = shared.flush()[..] else { panic!("one partition") };
     let [Output::Save { id: save, .. }] = asked(&shared)[..] else { panic!("a checkpoint") };
     finish_next(&shared, epoch);
     // Another flush while that checkpoint is under way.
-    let [(_, mut second)] = shared.flush()[..] else { panic!("one partition") };
+    let [(_, _, mut second)] = shared.flush()[..] else { panic!("one partition") };
     assert!(!covered(&mut first) && !covered(&mut second));
     shared.step_in(epoch, Input::Saved { id: save, ok: true });
     assert!(covered(&mut first));
@@ -187,7 +191,7 @@ fn a_flush_with_a_checkpoint_topic_is_over_when_the_checkpoint_of_its_own_acknow
     // A commit, and its checkpoint with it, while that one is under way.
     assert_eq!(shared.ack(epoch, held), AckOutcome::Counted);
     finish_next(&shared, epoch);
-    let [(_, mut third)] = shared.flush()[..] else { panic!("one partition") };
+    let [(_, _, mut third)] = shared.flush()[..] else { panic!("one partition") };
     let commit = commit_at(&shared, 4);
     shared.step_in(epoch, Input::Saved { id, ok: true });
     assert!(covered(&mut second) && !covered(&mut third));
