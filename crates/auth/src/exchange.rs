@@ -97,10 +97,10 @@ impl Exchange {
         self.mechanism
     }
 
-    /// True when the next token takes milliseconds to check, so that it should not be done where others wait.
+    /// True when this token takes milliseconds to check, so that it should not be done where others wait.
     #[must_use]
-    pub fn is_slow(&self) -> bool {
-        self.mechanism == Mechanism::Plain
+    pub fn is_slow(&self, token: &[u8]) -> bool {
+        self.mechanism == Mechanism::Plain && plain::parse(token).is_ok()
     }
 
     /// Takes a token of the client.
@@ -210,6 +210,15 @@ mod tests {
         // Who does not know the password does not learn that either.
         assert_eq!(told(step(b"bob\0alice\0wrong")).as_deref(), Some(WRONG));
         assert_eq!(told(step(b"nothing")), None);
+    }
+
+    #[test]
+    fn only_what_may_be_a_password_takes_long() {
+        let plain = Exchange::new(Mechanism::Plain);
+        let long = format!("\0alice\0{}", "x".repeat(plain::TOKEN_BYTES_MAX));
+        assert!(plain.is_slow(b"\0alice\0wrong"));
+        assert!(!plain.is_slow(b"nothing") && !plain.is_slow(long.as_bytes()));
+        assert!(!Exchange::new(Mechanism::ScramSha256).is_slow(b"\0alice\0wrong"));
     }
 
     #[test]

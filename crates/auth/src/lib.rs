@@ -8,10 +8,12 @@
 //! - [`verifier`]: what is kept of a password: nothing that it can be read back from
 //! - [`users`]: the file of users, read and changed as text
 //! - [`fuzzing`]: what strangers write, as functions of bytes
+//! - `decoys`: what stands for users that do not exist
 //! - [`prepare`]: SASLprep of names and passwords (RFC 4013)
 //!
 //! Random numbers and the time are arguments. No sockets, no async runtime.
 
+mod decoys;
 pub mod exchange;
 pub mod fuzzing;
 pub mod mechanism;

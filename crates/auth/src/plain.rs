@@ -1,5 +1,8 @@
 //! PLAIN (RFC 4616): an authorization id, a name and a password, with zeros between.
 
+/// Longest token, in bytes: room for three parts of the longest text. Passed: it is refused before any work is done for it.
+pub const TOKEN_BYTES_MAX: usize = 4 << 10;
+
 /// What a client says. Not printed: a password is in it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Login<'a> {
@@ -14,6 +17,9 @@ pub struct Login<'a> {
 /// Why a token is no PLAIN message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
+    /// It is longer than any name and password.
+    #[error("the PLAIN message has more than {TOKEN_BYTES_MAX} bytes")]
+    Long,
     /// The bytes are not UTF-8.
     #[error("the PLAIN message is not UTF-8")]
     NotText,
@@ -28,9 +34,12 @@ pub enum Malformed {
 /// Reads a token.
 ///
 /// # Errors
-/// When it is not three parts of UTF-8, or name or password are empty. A zero in the password is a fourth part: the RFC
+/// When it is too long, is not three parts of UTF-8, or name or password are empty. A zero in the password is a fourth part: the RFC
 /// allows none.
 pub fn parse(token: &[u8]) -> Result<Login<'_>, Malformed> {
+    if token.len() > TOKEN_BYTES_MAX {
+        return Err(Malformed::Long);
+    }
     let text = std::str::from_utf8(token).map_err(|_| Malformed::NotText)?;
     let mut parts = text.split('\0');
     let (Some(authorization_id), Some(name), Some(password), None) =
@@ -77,6 +86,16 @@ mod tests {
         for (token, why) in bad {
             assert_eq!(parse(token).err(), Some(why), "{token:?}");
         }
+    }
+
+    #[test]
+    fn the_longest_texts_are_read_and_nothing_beyond() {
+        let text = "x".repeat(crate::prepare::TEXT_BYTES_MAX);
+        let longest = format!("{text}\0{text}\0{text}");
+        assert!(parse(longest.as_bytes()).is_ok());
+        let of = |bytes: usize| format!("\0u\0{}", "x".repeat(bytes - 3));
+        assert!(parse(of(TOKEN_BYTES_MAX).as_bytes()).is_ok());
+        assert_eq!(parse(of(TOKEN_BYTES_MAX + 1).as_bytes()).err(), Some(Malformed::Long));
     }
 
     #[test]

@@ -1,13 +1,26 @@
 //! The file of users: one line for each user and hash, `name:SCRAM-SHA-512$iterations:salt$StoredKey:ServerKey`. Empty
-//! lines and lines that begin with `#` are for people, and stay where they are when the file is changed.
+//! lines and lines that begin with `#` are for people, and stay where they are when the file is changed. One of those is not:
+//! `#decoys:` with a secret behind it, from which names that nobody has get what a login is shown.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::num::NonZeroU32;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+
+pub use crate::decoys::SECRET_BYTES;
+use crate::decoys::{Decoys, Secret};
 use crate::prepare::{self, Unusable};
 use crate::verifier::{BadVerifier, Hash, Verifier};
 
 /// Most users of a file. Passed: the file is refused.
 pub const USERS_MAX: usize = 100_000;
+
+/// Before the secret of a file, in base64.
+const SECRET_LINE: &str = "#decoys:";
+
+/// What is salted when there is nothing to check: it takes as long as another salt.
+const NO_SALT: &[u8] = b"0123456789abcdef";
 
 /// What is between a name and its verifier. No verifier holds it, so a name may hold colons.
 const SEPARATOR: &str = ":SCRAM-SHA-";
@@ -16,9 +29,15 @@ const SEPARATOR: &str = ":SCRAM-SHA-";
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Users {
     by_name: HashMap<String, User>,
-    /// The first verifiers of the file, which those of users that do not exist look like.
-    models: User,
+    /// The secret that the file has, if it has one.
+    secret: Option<Secret>,
+    decoys: Decoys,
+    /// Most iterations that a check of a PLAIN password may need, of SHA-256 and of SHA-512.
+    work: Work,
 }
+
+/// Iterations of SHA-256 and of SHA-512.
+type Work = [u32; 2];
 
 /// The verifiers of one user.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -35,6 +54,11 @@ impl User {
             Hash::Sha256 => self.sha256.as_ref(),
             Hash::Sha512 => self.sha512.as_ref(),
         }
+    }
+
+    /// What a PLAIN password is checked against.
+    fn for_plain(&self) -> Option<&Verifier> {
+        self.sha512.as_ref().or(self.sha256.as_ref())
     }
 
     fn place(&mut self, hash: Hash) -> &mut Option<Verifier> {
@@ -87,6 +111,12 @@ pub enum UsersError {
         /// Its mechanism.
         mechanism: &'static str,
     },
+    /// The secret is none.
+    #[error("line {line} must look like #decoys: and {SECRET_BYTES} bytes in base64; without such a line one is made")]
+    Secret {
+        /// Number of the line, from 1.
+        line: usize,
+    },
     /// There are too many.
     #[error("more than {USERS_MAX} users")]
     TooMany,
@@ -109,6 +139,11 @@ impl Users {
     pub fn parse(text: &str) -> Result<Self, UsersError> {
         let mut users = Self::default();
         for (line, content) in (1..).zip(text.lines()) {
+            if let Some(secret) = content.strip_prefix(SECRET_LINE) {
+                let bytes = BASE64.decode(secret.trim_end()).ok().and_then(|bytes| bytes.try_into().ok());
+                users.secret = Some(Secret::new(bytes.ok_or(UsersError::Secret { line })?));
+                continue;
+            }
             match read_line(content) {
                 Line::ForPeople => {}
                 Line::Neither => return Err(UsersError::Form { line }),
@@ -119,7 +154,7 @@ impl Users {
                 }
             }
         }
-        Ok(users)
+        Ok(users.sealed())
     }
 
     /// A single user, whose password is known in both hashes.
@@ -129,7 +164,7 @@ impl Users {
         for verifier in verifiers {
             users.put(name, verifier);
         }
-        users
+        users.sealed()
     }
 
     fn add(&mut self, name: &str, verifier: Verifier, line: usize) -> Result<(), UsersError> {
@@ -146,7 +181,6 @@ impl Users {
 
     fn put(&mut self, name: &str, verifier: Verifier) {
         let hash = verifier.hash();
-        self.models.place(hash).get_or_insert_with(|| verifier.clone());
         *self.by_name.entry(name.to_owned()).or_default().place(hash) = Some(verifier);
     }
 
@@ -156,11 +190,24 @@ impl Users {
         for (name, user) in other.by_name {
             self.by_name.entry(name).or_insert(user);
         }
-        for hash in Hash::ALL {
-            if let Some(model) = other.models.verifier(hash) {
-                self.models.place(hash).get_or_insert_with(|| model.clone());
+        self.secret = self.secret.or(other.secret);
+        self.sealed()
+    }
+
+    /// With what follows from all users together.
+    fn sealed(mut self) -> Self {
+        let verifiers = self
+            .iter()
+            .flat_map(|(name, user)| Hash::ALL.into_iter().filter_map(move |hash| Some((name, user.verifier(hash)?))));
+        let secret = self.secret.clone().unwrap_or_else(|| Secret::of_all(verifiers.clone()));
+        let decoys = Decoys::like(secret, verifiers.map(|(_, verifier)| verifier));
+        let mut work = Work::default();
+        for verifier in self.iter().filter_map(|(_, user)| user.for_plain()) {
+            for (most, own) in work.iter_mut().zip(work_of(Some(verifier))) {
+                *most = own.max(*most);
             }
         }
+        (self.decoys, self.work) = (decoys, work);
         self
     }
 
@@ -171,7 +218,7 @@ impl Users {
     }
 
     /// All users, in no order.
-    pub fn iter(&self) -> impl Iterator<Item = (&str, &User)> {
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &User)> + Clone {
         self.by_name.iter().map(|(name, user)| (name.as_str(), user))
     }
 
@@ -190,24 +237,39 @@ impl Users {
     /// The verifier of a user for SCRAM, and whether there is such a user. One that does not exist gets a verifier that
     /// looks like the others and that no password matches; `None` only where no user has one of this hash.
     pub(crate) fn scram(&self, name: &str, hash: Hash) -> Option<(Verifier, bool)> {
+        // Made for everybody, as it takes time.
+        let decoy = self.decoys.verifier(name, hash)?;
         match self.get(name).and_then(|user| user.verifier(hash)) {
             Some(verifier) => Some((verifier.clone(), true)),
-            None => self.models.verifier(hash).map(|model| (model.decoy(model.secret(), name), false)),
+            None => Some((decoy, false)),
         }
     }
 
-    /// Checks name and password, both prepared. Takes as long for a user that does not exist.
+    /// Checks name and password, both prepared. It is the same work for each name, whatever its iterations and its hash, and
+    /// for one that does not exist.
     #[must_use]
     pub fn is(&self, name: &str, password: &str) -> bool {
-        let any = |user: &User| user.verifier(Hash::Sha512).or(user.verifier(Hash::Sha256)).cloned();
-        match self.get(name).and_then(any) {
-            Some(verifier) => verifier.matches(password),
-            None => {
-                let _ = any(&self.models).map(|model| model.decoy(model.secret(), name).matches(password));
-                false
+        let found = self.get(name).and_then(User::for_plain);
+        let right = found.is_some_and(|verifier| verifier.matches(password));
+        for (hash, iterations) in Hash::ALL.into_iter().zip(self.rest(found)) {
+            if let Some(iterations) = NonZeroU32::new(iterations) {
+                std::hint::black_box(hash.salted(password, NO_SALT, iterations));
             }
         }
+        right
     }
+
+    /// What is left of the work when this is checked.
+    fn rest(&self, verifier: Option<&Verifier>) -> Work {
+        let ([most_256, most_512], [own_256, own_512]) = (self.work, work_of(verifier));
+        [most_256.saturating_sub(own_256), most_512.saturating_sub(own_512)]
+    }
+}
+
+/// The work of checking a password.
+fn work_of(verifier: Option<&Verifier>) -> Work {
+    let of = |hash| verifier.filter(|verifier| verifier.hash() == hash).map_or(0, Verifier::iterations);
+    Hash::ALL.map(of)
 }
 
 fn read_line(line: &str) -> Line<'_> {
@@ -218,119 +280,69 @@ fn read_line(line: &str) -> Line<'_> {
     split.map_or(Line::Neither, |(name, verifier)| Line::Entry { name, verifier: verifier.trim_end() })
 }
 
+/// A change of one user.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Edit<'a> {
+    /// Hashes whose verifiers go.
+    pub without: &'a [Hash],
+    /// What takes the place of the verifiers of the same hashes.
+    pub with: &'a [Verifier],
+}
+
+/// The text of a file with changes of these users. The time it takes does not grow with the product of both.
+#[must_use]
+pub fn changed(text: &str, edits: &BTreeMap<&str, Edit<'_>>) -> String {
+    let mut changed = String::with_capacity(text.len());
+    let mut line = |line: &str| changed.extend([line, "\n"]);
+    let mut placed: HashSet<(&str, Hash)> = HashSet::new();
+    for before in text.lines() {
+        let edit = match read_line(before) {
+            Line::Entry { name, verifier } => edits.get_key_value(name).map(|(name, edit)| (*name, edit, verifier)),
+            Line::ForPeople | Line::Neither => None,
+        };
+        let Some((name, edit, verifier)) = edit else {
+            line(before);
+            continue;
+        };
+        let is = |hash: Hash| verifier.starts_with(hash.mechanism());
+        match edit.with.iter().find(|new| is(new.hash()) && !placed.contains(&(name, new.hash()))) {
+            Some(new) => {
+                placed.insert((name, new.hash()));
+                line(&format!("{name}:{new}"));
+            }
+            None if edit.without.iter().any(|hash| is(*hash)) => {}
+            None => line(before),
+        }
+    }
+    for (name, edit) in edits {
+        let left = edit.with.iter().filter(|new| !placed.contains(&(*name, new.hash())));
+        left.for_each(|new| line(&format!("{name}:{new}")));
+    }
+    changed
+}
+
 /// The text of a file with these verifiers of a user in place of those of the same hashes it had.
 #[must_use]
 pub fn with(text: &str, name: &str, verifiers: &[Verifier]) -> String {
-    let mut left: Vec<&Verifier> = verifiers.iter().collect();
-    let mut lines: Vec<String> = Vec::new();
-    for line in text.lines() {
-        let Line::Entry { name: found, verifier } = read_line(line) else {
-            lines.push(line.to_owned());
-            continue;
-        };
-        let replaced = left.iter().position(|new| found == name && verifier.starts_with(new.hash().mechanism()));
-        match replaced {
-            Some(at) => lines.push(format!("{name}:{}", left.remove(at))),
-            None => lines.push(line.to_owned()),
-        }
-    }
-    lines.extend(left.into_iter().map(|verifier| format!("{name}:{verifier}")));
-    lines.iter().flat_map(|line| [line.as_str(), "\n"]).collect()
+    changed(text, &BTreeMap::from([(name, Edit { with: verifiers, ..Edit::default() })]))
 }
 
 /// The text of a file without a user, or without its verifier of one hash.
 #[must_use]
 pub fn without(text: &str, name: &str, hash: Option<Hash>) -> String {
-    let goes = |line: &str| match read_line(line) {
-        Line::Entry { name: found, verifier } => {
-            found == name && hash.is_none_or(|hash| verifier.starts_with(hash.mechanism()))
-        }
-        Line::ForPeople | Line::Neither => false,
-    };
-    text.lines().filter(|line| !goes(line)).flat_map(|line| [line, "\n"]).collect()
+    let hashes = hash.map_or(Hash::ALL.to_vec(), |hash| vec![hash]);
+    changed(text, &BTreeMap::from([(name, Edit { without: &hashes, ..Edit::default() })]))
+}
+
+/// The text of a file with a secret of its own, which is `random` if it has none yet.
+#[must_use]
+pub fn with_secret(text: &str, random: [u8; SECRET_BYTES]) -> String {
+    if text.lines().any(|line| line.starts_with(SECRET_LINE)) {
+        return text.to_owned();
+    }
+    let end = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
+    format!("{text}{end}{SECRET_LINE}{}\n", BASE64.encode(random))
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn verifier(hash: Hash, password: &str) -> Verifier {
-        Verifier::derive(hash, password, b"0123456789abcdef", 4_096).unwrap()
-    }
-
-    #[test]
-    fn a_file_is_read_and_names_may_hold_colons() {
-        let text = format!(
-            "# people\n\nalice:{}\r\nalice:{}\ndomain:bob:{}\n",
-            verifier(Hash::Sha256, "a"),
-            verifier(Hash::Sha512, "a"),
-            verifier(Hash::Sha512, "b")
-        );
-        let users = Users::parse(&text).unwrap();
-        assert_eq!(users.len(), 2);
-        assert!(users.is("alice", "a") && users.is("domain:bob", "b"));
-        assert!(!users.is("alice", "b") && !users.is("nobody", "a") && !users.is("bob", "b"));
-    }
-
-    #[test]
-    fn a_line_that_is_wrong_is_named() {
-        let good = format!("alice:{}", verifier(Hash::Sha256, "a"));
-        let wrong = [
-            format!("{good}\nbob"),
-            format!("{good}\nbob:secret"),
-            format!("{good}\n{good}"),
-            format!("{good}\n:{}", verifier(Hash::Sha256, "a")),
-            format!("{good}\n bob:{}", verifier(Hash::Sha256, "a")),
-            format!("{good}\n{}", good.replace("alice", "bob").replace("4096", "1")),
-        ];
-        for text in wrong {
-            let error = Users::parse(&text).unwrap_err();
-            assert!(error.to_string().starts_with("line 2"), "{error}");
-        }
-    }
-
-    #[test]
-    fn who_is_not_there_looks_like_who_is() {
-        let users = Users::single("alice", Hash::ALL.map(|hash| verifier(hash, "a")));
-        for hash in Hash::ALL {
-            let (real, known) = users.scram("alice", hash).unwrap();
-            let (decoy, unknown) = users.scram("nobody", hash).unwrap();
-            assert!(known && !unknown);
-            assert_eq!((decoy.salt().len(), decoy.iterations()), (real.salt().len(), real.iterations()));
-            assert_ne!(decoy.salt(), real.salt());
-            assert_eq!(users.scram("nobody", hash).unwrap().0, decoy);
-        }
-        assert_eq!(Users::default().scram("alice", Hash::Sha256), None);
-        assert!(!Users::default().is("alice", "a"));
-    }
-
-    #[test]
-    fn a_change_leaves_the_other_lines_as_they_are() {
-        let text = format!("# head\nalice:{}\n\nbob:{}", verifier(Hash::Sha512, "a"), verifier(Hash::Sha512, "b"));
-        let changed = with(&text, "alice", &Hash::ALL.map(|hash| verifier(hash, "new")));
-        let lines: Vec<&str> = changed.lines().collect();
-        assert_eq!((lines.len(), lines[0], lines[2]), (5, "# head", ""));
-        assert!(lines[1].starts_with("alice:SCRAM-SHA-512$") && lines[4].starts_with("alice:SCRAM-SHA-256$"));
-        let users = Users::parse(&changed).unwrap();
-        assert!(users.is("alice", "new") && users.is("bob", "b"));
-        assert_eq!(without(&changed, "bob", None).lines().count(), 4);
-        let half = without(&changed, "alice", Some(Hash::Sha512));
-        assert!(Users::parse(&half).unwrap().get("alice").unwrap().verifier(Hash::Sha512).is_none());
-        assert_eq!(without(&changed, "nobody", None), changed);
-    }
-
-    #[test]
-    fn users_of_two_places_are_all_there_and_the_first_place_counts() {
-        let of = |name, password| Users::single(name, Hash::ALL.map(|hash| verifier(hash, password)));
-        let both = of("alice", "first").or(of("alice", "second")).or(of("bob", "b"));
-        assert!(both.is("alice", "first") && !both.is("alice", "second") && both.is("bob", "b"));
-    }
-
-    #[test]
-    fn a_name_that_the_file_could_not_hold_is_refused() {
-        for name in ["#a", " a", "a ", "a\nb", "", "a:SCRAM-SHA-1"] {
-            assert!(check_name(name).is_err(), "{name}");
-        }
-        assert_eq!(check_name("CN=alice,O=example"), Ok(()));
-    }
-}
+mod tests;

@@ -13,7 +13,7 @@ use crate::dispatch::{APIS, Api};
 use crate::fetch::Fetches;
 use crate::groups::{GroupService, Kept, storage};
 use crate::lifecycle::Lifecycle;
-use crate::memory::Memory;
+use crate::memory::{Memory, STRANGERS_BYTES};
 use crate::metrics::Metrics;
 use crate::opening::answered;
 use crate::produce::Produce;
@@ -46,6 +46,8 @@ pub struct Broker {
     pub metrics: Metrics,
     /// Bytes of requests in flight.
     pub memory: Arc<Memory>,
+    /// Those of clients that are not let in yet, on listeners that ask for it: nobody else waits for it.
+    pub strangers: Memory,
     /// Serving, draining or dropping.
     pub lifecycle: Arc<Lifecycle>,
     /// Log lines that clients could repeat for ever.
@@ -101,6 +103,7 @@ impl Broker {
         store.watch(Arc::new(Watchers(watchers)));
         Ok(Arc::new(Self {
             memory: Arc::new(Memory::new(config.limits.in_flight_bytes)),
+            strangers: Memory::new(STRANGERS_BYTES),
             config,
             store,
             topics,

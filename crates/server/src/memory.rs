@@ -24,6 +24,10 @@ const INFLATION: usize = 16;
 /// Frames below this size are not charged for their decoded form, which the cost of a connection covers.
 const INFLATION_FROM: usize = 16 << 10;
 
+/// The budget of all clients that are not let in yet: some tokens of the largest size at a time. Passed: reading of further
+/// strangers pauses, unless what they send is below 16 KiB.
+pub(crate) const STRANGERS_BYTES: usize = 16 << 20;
+
 /// Frames above this size are decoded one at a time, because the guard may decode them twice.
 const TURN_FROM: usize = 1 << 20;
 

@@ -17,6 +17,7 @@ use milena_auth::scram::ScramClient;
 use milena_auth::{Hash, Mechanism, plain};
 use milena_server::authentication::TokenSettings;
 use milena_testkit::{RawClient, TestServer};
+use milena_wire::kafka_protocol::messages::describe_user_scram_credentials_request::UserName;
 use milena_wire::kafka_protocol::messages::*;
 use sasl_kit::*;
 
@@ -144,7 +145,29 @@ async fn without_sessions_that_end_a_client_that_is_let_in_does_not_authenticate
     let mut client = let_in(&server, Mechanism::Plain).await;
     assert_eq!(client.request(1, &handshake("PLAIN")).await.error_code, 34);
     assert_eq!(client.request(1, &token(&plain::token(USER, PASSWORD))).await.error_code, 34);
+    // Also by a mechanism that the listener does not have, or that nobody has.
+    for name in ["SCRAM-SHA-256", "GSSAPI"] {
+        assert_eq!(client.request(1, &handshake(name)).await.error_code, 34);
+    }
     client.request(1, &MetadataRequest::default()).await;
+}
+
+#[tokio::test]
+async fn a_session_ends_with_a_mechanism_that_the_listener_does_not_have() {
+    let server = server_with(&[Mechanism::Plain], |config| config.sasl.max_reauth = HOUR).await;
+    let mut client = let_in(&server, Mechanism::Plain).await;
+    assert_eq!(client.request(1, &handshake("GSSAPI")).await.error_code, 33);
+    client.expect_close().await;
+}
+
+#[tokio::test]
+async fn a_first_message_that_nobody_needs_is_not_kept() {
+    let server = server(&[Mechanism::ScramSha256]).await;
+    let mut client = server.client().await;
+    client.request(1, &handshake("SCRAM-SHA-256")).await;
+    let long = format!("n,,n={},r=x", "a".repeat(60 << 10));
+    assert_eq!(client.request(1, &token(long.as_bytes())).await.error_code, 58);
+    client.expect_close().await;
 }
 
 /// A server that takes tokens of `signer`.
@@ -285,8 +308,26 @@ async fn users_are_changed_by_whoever_has_said_who_it_is_and_nobody_else() {
     let gone = AlterUserScramCredentialsRequest::default().with_deletions(vec![delete("carol", 2)]);
     assert_eq!(codes(client.request(0, &gone).await), [("carol".to_owned(), 0)]);
     let kept = std::fs::read_to_string(&file).unwrap();
-    assert!(kept.starts_with("# mine\nivan:SCRAM-SHA-256$5000:") && !kept.contains("carol"), "{kept}");
+    assert!(kept.starts_with("# mine\n") && !kept.contains("carol"), "{kept}");
+    assert!(kept.contains("\nivan:SCRAM-SHA-256$5000:"), "{kept}");
     let mut carol = server.client().await;
     carol.request(1, &handshake("PLAIN")).await;
     assert_eq!(carol.request(1, &token(&plain::token("carol", "new"))).await.error_code, 58);
+}
+
+#[tokio::test]
+async fn a_listener_for_strangers_beside_does_not_tell_who_there_is() {
+    let server = server_with(&[Mechanism::Plain], |config| {
+        config.listeners.push(milena_server::ListenerConfig::new("plain", "127.0.0.1:0".parse().unwrap()));
+    })
+    .await;
+    let asked = |users| DescribeUserScramCredentialsRequest::default().with_users(users);
+    let mut stranger = RawClient::connect(server.server().addresses()[1].address).await;
+    for users in [None, Some(vec![UserName::default().with_name(text(USER))])] {
+        let told = stranger.request(0, &asked(users)).await;
+        assert_eq!((told.error_code, told.results.len()), (31, 0));
+    }
+    let mut known = let_in(&server, Mechanism::Plain).await;
+    let told = known.request(0, &asked(None)).await;
+    assert_eq!((told.error_code, told.results.len()), (0, 2));
 }

@@ -1,6 +1,8 @@
 //! The public keys of whoever signs tokens: a JSON Web Key Set (RFC 7517).
 
-use jsonwebtoken::jwk::{Jwk, PublicKeyUse};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64URL;
+use jsonwebtoken::jwk::{AlgorithmParameters, Jwk, KeyOperations, PublicKeyUse};
 use jsonwebtoken::{Algorithm, AlgorithmFamily, DecodingKey, Header};
 use serde_json::Value;
 
@@ -9,6 +11,9 @@ pub const KEYS_MAX: usize = 64;
 
 /// Most keys that are tried for one token that names none.
 const TRIED_MAX: usize = 8;
+
+/// Fewest bytes of an RSA key's modulus, 2,048 bits: no signature of a shorter one is taken (RFC 7518, section 3.3).
+const RSA_BYTES_MIN: usize = 256;
 
 /// Algorithms that tokens may be signed with.
 const TAKEN: [Algorithm; 9] = [
@@ -43,7 +48,9 @@ pub enum BadKeys {
     #[error("it is no JSON Web Key Set ({0})")]
     Form(String),
     /// None of its keys can be used.
-    #[error("it has no public key that tokens could be signed with (RSA, EC with P-256 or P-384, Ed25519)")]
+    #[error(
+        "it has no public key that tokens could be signed with (RSA from 2048 bits on, EC with P-256 or P-384, Ed25519)"
+    )]
     Empty,
     /// It has too many.
     #[error("it has {0} keys, more than {KEYS_MAX}")]
@@ -99,6 +106,18 @@ fn usable(value: &Value) -> Option<Key> {
         // A key for something that is not known is for nothing here.
         Some(algorithm) => Some(algorithm.to_string().parse().ok().filter(|one| TAKEN.contains(one))?),
     };
+    let verifies = jwk.common.key_operations.as_ref().is_none_or(|listed| listed.contains(&KeyOperations::Verify));
     let key = DecodingKey::from_jwk(&jwk).ok()?;
-    (signs && key.family() != AlgorithmFamily::Hmac).then_some(Key { id: jwk.common.key_id, algorithm, key })
+    (signs && verifies && is_long(&jwk) && key.family() != AlgorithmFamily::Hmac).then_some(Key {
+        id: jwk.common.key_id,
+        algorithm,
+        key,
+    })
+}
+
+/// False for an RSA key that is too short.
+fn is_long(jwk: &Jwk) -> bool {
+    let AlgorithmParameters::RSA(rsa) = &jwk.algorithm else { return true };
+    let modulus = BASE64URL.decode(&rsa.n).unwrap_or_default();
+    modulus.iter().skip_while(|byte| **byte == 0).count() >= RSA_BYTES_MIN
 }

@@ -122,7 +122,10 @@ impl TokenRules {
             return Err(Untrusted::Audience);
         }
         let name = claims.get(&self.subject_claim).and_then(Value::as_str);
-        let name = name.filter(|name| !name.is_empty() && name.len() <= TEXT_BYTES_MAX);
+        // A name is written in logs.
+        let usable =
+            |name: &&str| !name.is_empty() && name.len() <= TEXT_BYTES_MAX && !name.chars().any(char::is_control);
+        let name = name.filter(usable);
         let name = name.ok_or_else(|| bad(&self.subject_claim))?.to_owned();
         Ok(Bearer { name, expires_at })
     }

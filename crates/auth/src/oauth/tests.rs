@@ -204,7 +204,7 @@ fn issuer_audience_and_subject_must_be_right() {
     for iss in [json!(null), json!("https://issuer.example/"), json!(["https://issuer.example"])] {
         assert_eq!(with(&strict, json!({ "iss": iss })), Err(Untrusted::Issuer), "{iss}");
     }
-    for sub in [json!(null), json!(""), json!(1), json!("x".repeat(1_025))] {
+    for sub in [json!(null), json!(""), json!(1), json!("x".repeat(1_025)), json!("a\nforged line")] {
         assert_eq!(with(&strict, json!({ "sub": sub })), Err(Untrusted::Claim("sub".to_owned())));
     }
     let loose = TokenRules { issuer: None, audiences: Vec::new(), subject_claim: "client_id".to_owned(), ..strict };
@@ -217,7 +217,13 @@ fn a_set_is_bounded_and_keys_that_cannot_be_used_are_passed_over() {
     let good = Signer::ec().jwk("k");
     let mut encrypts = good.clone();
     encrypts["use"] = json!("enc");
+    let mut wraps = good.clone();
+    wraps["key_ops"] = json!(["wrapKey"]);
+    // 1,024 bits, with zeros before.
+    let short = [vec![0; 256], vec![0xff; 128]].concat();
     let odd = [
+        wraps,
+        json!({ "kty": "RSA", "n": BASE64URL.encode(short), "e": "AQAB" }),
         json!({ "kty": "oct", "k": "c2VjcmV0" }),
         encrypts,
         json!({ "kty": "new" }),

@@ -8,6 +8,10 @@ use super::Denied;
 /// Longest nonce of a client, in bytes. Kafka's clients send some 30.
 const NONCE_BYTES_MAX: usize = 512;
 
+/// Longest first message of a client, in bytes: what is kept of it until the last one is some times that. Room for a name of the
+/// longest text, all of it escaped, twice.
+const FIRST_BYTES_MAX: usize = 8 << 10;
+
 /// Extension by which Kafka's clients say that they have a delegation token (KIP-48).
 const TOKEN_AUTH: &str = "tokenauth";
 
@@ -37,6 +41,9 @@ pub(super) struct ClientLast {
 impl ClientFirst {
     pub(super) fn parse(token: &[u8]) -> Result<Self, Denied> {
         const BAD: Denied = Denied::Malformed("first message");
+        if token.len() > FIRST_BYTES_MAX {
+            return Err(BAD);
+        }
         let text = std::str::from_utf8(token).map_err(|_| BAD)?;
         let (flag, rest) = text.split_once(',').ok_or(BAD)?;
         if flag.starts_with("p=") {
@@ -129,7 +136,9 @@ mod tests {
     fn a_first_message_of_another_form_is_refused() {
         const BAD: Denied = Denied::Malformed("first message");
         let long = format!("n,,n=u,r={}", "x".repeat(NONCE_BYTES_MAX + 1));
-        let bad: [(&[u8], Denied); 15] = [
+        let extended = format!("n,,n=u,r=x,a={}", "x".repeat(FIRST_BYTES_MAX));
+        assert!(ClientFirst::parse(&extended.as_bytes()[..FIRST_BYTES_MAX]).is_ok());
+        let bad: [(&[u8], Denied); 16] = [
             (b"", BAD),
             (b"n,n=u,r=x", BAD),
             (b"x,,n=u,r=x", BAD),
@@ -145,6 +154,7 @@ mod tests {
             (b"n,,n=u,r=x,tokenauth=true", Denied::TokenAuth),
             (b"n,,n=\xff,r=x", BAD),
             (long.as_bytes(), BAD),
+            (&extended.as_bytes()[..=FIRST_BYTES_MAX], BAD),
         ];
         for (token, why) in bad {
             assert_eq!(ClientFirst::parse(token).err(), Some(why), "{token:?}");

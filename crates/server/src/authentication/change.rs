@@ -2,13 +2,15 @@
 
 use std::fs::{File, Permissions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
 use milena_auth::Users;
+use milena_auth::users::with_secret;
+use rand::RngExt as _;
 use rustix::fs::{FlockOperation, flock};
 
-use super::files::{FileError, Problem};
+use super::files::{FileError, Problem, fits};
 
 /// Who may read a file that is made here.
 const OWNER_ONLY: u32 = 0o600;
@@ -31,14 +33,20 @@ fn replace<T>(file: &Path, change: impl FnOnce(&str) -> (String, T)) -> Result<T
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_owned();
     let locked = File::open(&folder)?;
     flock(&locked, FlockOperation::LockExclusive).map_err(io::Error::from)?;
+    if let Ok(found) = std::fs::metadata(&file) {
+        fits(found.len())?;
+    }
     let before = match std::fs::read_to_string(&file) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
         read => read?,
     };
     users(&before)?;
     let (after, told) = change(&before);
-    users(&after)?;
     if after != before {
+        let after = with_secret(&after, rand::rng().random());
+        // What could not be read again is not written.
+        fits(after.len() as u64)?;
+        users(&after)?;
         write(&file, &folder, &after)?;
         locked.sync_all()?;
     }
@@ -59,13 +67,21 @@ fn write(file: &Path, folder: &Path, text: &str) -> io::Result<()> {
     }
     let mut made = File::options().write(true).create_new(true).mode(OWNER_ONLY).open(&new)?;
     if let Ok(before) = std::fs::metadata(file) {
-        made.set_permissions(Permissions::from_mode(before.mode() & 0o777))?;
-        // Only root can; where it is refused, the file belongs to whoever changes it.
-        let _ = std::os::unix::fs::fchown(&made, Some(before.uid()), Some(before.gid()));
+        // Only root can; where it is refused, the file belongs to whoever changes it, if it can to the same group.
+        if fchown(&made, Some(before.uid()), Some(before.gid())).is_err() {
+            let _ = fchown(&made, None, Some(before.gid()));
+        }
+        let is_same_group = made.metadata()?.gid() == before.gid();
+        made.set_permissions(Permissions::from_mode(rights(before.mode(), is_same_group)))?;
     }
     made.write_all(text.as_bytes())?;
     made.sync_all()?;
     std::fs::rename(&new, file)
+}
+
+/// Who may read the new file: whoever may read the old one. Of another group that is nobody.
+fn rights(before: u32, is_same_group: bool) -> u32 {
+    before & if is_same_group { 0o777 } else { OWNER_ONLY }
 }
 
 #[cfg(test)]
@@ -89,9 +105,29 @@ mod tests {
         std::fs::set_permissions(&file, Permissions::from_mode(0o640)).unwrap();
         add(&file, "bob").unwrap();
         assert_eq!(mode(), 0o640);
-        let users = Users::parse(&std::fs::read_to_string(&file).unwrap()).unwrap();
+        let kept = std::fs::read_to_string(&file).unwrap();
+        let users = Users::parse(&kept).unwrap();
         assert!(users.is("alice", "alice") && users.is("bob", "bob"));
+        assert_eq!(kept.lines().filter(|line| line.starts_with("#decoys:")).count(), 1, "{kept}");
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is left beside it");
+    }
+
+    #[test]
+    fn nobody_may_read_the_new_file_who_could_not_read_the_old_one() {
+        assert_eq!((rights(0o100_640, true), rights(0o100_640, false)), (0o640, 0o600));
+        assert_eq!((rights(0o100_400, true), rights(0o100_466, false)), (0o400, 0o400));
+    }
+
+    #[test]
+    fn a_file_that_could_not_be_read_again_is_not_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("users");
+        add(&file, "alice").unwrap();
+        let before = std::fs::read_to_string(&file).unwrap();
+        let long = usize::try_from(super::super::files::FILE_BYTES_MAX).unwrap();
+        let error = change_users_file(&file, |text| (format!("{text}#{}", "x".repeat(long)), ())).unwrap_err();
+        assert!(matches!(error.problem, Problem::Large(_)), "{error}");
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), before);
     }
 
     #[test]

@@ -11,6 +11,7 @@ mod change;
 mod files;
 pub(crate) mod session;
 mod settings;
+mod turns;
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -23,7 +24,6 @@ use milena_auth::oauth::keys::Keys;
 use milena_auth::{Credentials, Exchange, Mechanism, Step, TokenRules, Users};
 use milena_wire::WireError;
 use rand::RngExt as _;
-use tokio::sync::Semaphore;
 
 use crate::broker::Broker;
 use crate::dispatch::Outcome;
@@ -33,14 +33,15 @@ use crate::peer::Connection;
 use crate::quiet::QuietLog;
 pub use change::change_users_file;
 pub use files::{FileError, Problem};
-use files::{Watched, warn_of_readers};
+use files::{Keep, Watched};
 pub use session::Principal;
 use session::{Completed, Session};
 pub use settings::{SaslSettings, TokenSettings};
+use turns::{Turns, Waits};
 
-/// Largest frame before a client is let in, and largest token after, in bytes (Kafka: `sasl.server.max.receive.size`).
-/// Passed: the connection is closed.
-pub const TOKEN_BYTES_MAX: usize = 512 << 10;
+/// Largest frame before a client is let in, and largest token after, in bytes (Kafka: `sasl.server.max.receive.size`, 512 KiB,
+/// which is for Kerberos). Passed: the connection is closed.
+pub const TOKEN_BYTES_MAX: usize = 64 << 10;
 
 /// Longest session of a token: adding it to any instant is safe.
 const LONGEST: Duration = Duration::from_secs(100 * 365 * 86_400);
@@ -56,7 +57,7 @@ pub struct Authentication {
     users: Watched<Users>,
     tokens: Option<Watched<TokenRules>>,
     /// Passwords that are checked at a time: each takes a processor for milliseconds, before it is known who asks.
-    turns: Semaphore,
+    turns: Turns,
     quiet: QuietLog,
 }
 
@@ -80,7 +81,7 @@ impl Authentication {
         Ok(Self {
             users: users_of(settings)?,
             tokens: settings.tokens.as_ref().map(tokens_of).transpose()?,
-            turns: Semaphore::new(turns(processors)),
+            turns: Turns::new(turns(processors)),
             quiet: QuietLog::default(),
         })
     }
@@ -105,8 +106,10 @@ impl Authentication {
         }
     }
 
-    async fn step(&self, mut exchange: Exchange, token: Bytes) -> (Exchange, Step) {
-        let exchange_is_slow = exchange.is_slow();
+    async fn step(&self, mut exchange: Exchange, token: Bytes, who: Waits) -> (Exchange, Step) {
+        let exchange_is_slow = exchange.is_slow(&token);
+        // What waits for a turn does not hold the frame that it came in.
+        let token = if exchange_is_slow { Bytes::copy_from_slice(&token) } else { token };
         let (users, nonce) = (self.users(), nonce());
         let tokens = self.tokens.as_ref().map(Watched::current);
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
@@ -118,8 +121,13 @@ impl Authentication {
         if !exchange_is_slow {
             return check();
         }
-        let _turn = self.turns.acquire().await;
-        match tokio::task::spawn_blocking(check).await {
+        let turn = self.turns.take(who).await;
+        // Work that has begun is not given up when the connection is: the turn ends with it.
+        let in_turn = move || {
+            let _turn = turn;
+            check()
+        };
+        match tokio::task::spawn_blocking(in_turn).await {
             Ok(done) => done,
             // The runtime ends, and with it the connection.
             Err(_) => std::future::pending().await,
@@ -134,16 +142,13 @@ fn turns(processors: usize) -> usize {
 
 /// Users of the configuration, and of the file if there is one.
 fn users_of(settings: &SaslSettings) -> Result<Watched<Users>, FileError> {
-    const WHAT: &str = "users file";
     let named = settings.users.clone();
     let Some(file) = &settings.users_file else { return Ok(Watched::fixed(named)) };
     let parse = move |text: &str| match Users::parse(text) {
         Ok(users) => Ok(named.clone().or(users)),
         Err(error) => Err(error.to_string()),
     };
-    let users = Watched::open(WHAT, file, parse)?;
-    warn_of_readers(WHAT, file);
-    Ok(users)
+    Watched::open("users file", Keep::Secret, file, parse)
 }
 
 fn tokens_of(settings: &TokenSettings) -> Result<Watched<TokenRules>, FileError> {
@@ -160,7 +165,7 @@ fn tokens_of(settings: &TokenSettings) -> Result<Watched<TokenRules>, FileError>
         let (issuer, audiences, subject_claim) = (issuer.clone(), audiences.clone(), subject_claim.clone());
         Ok(TokenRules { keys, issuer, audiences, clock_skew, subject_claim })
     };
-    Watched::open("file of keys", &jwks_file, parse)
+    Watched::open("file of keys", Keep::Unchanged, &jwks_file, parse)
 }
 
 /// Looks at the files every now and then, until the server drains.
@@ -174,8 +179,11 @@ pub(crate) async fn keep_current(broker: Arc<Broker>) {
             () = broker.lifecycle.reached(Phase::Draining) => return,
         }
         let looking = Arc::clone(&broker);
-        if tokio::task::spawn_blocking(move || looking.authentication.refresh()).await.is_err() {
-            return;
+        match tokio::task::spawn_blocking(move || looking.authentication.refresh()).await {
+            Err(error) if error.is_panic() => tracing::error!(%error, "files of users or keys were not looked at"),
+            // The runtime ends.
+            Err(_) => return,
+            Ok(()) => {}
         }
     }
 }
@@ -197,7 +205,8 @@ pub(crate) async fn check(broker: &Broker, connection: &Connection, session: &Se
         return refuse(broker, connection, mechanism.name(), message.clone(), Some(message)).await;
     };
     let metrics = &broker.metrics.authentication;
-    let (exchange, step) = broker.authentication.step(exchange, token).await;
+    let who = if session.is_authenticated() { Waits::Again } else { Waits::stranger(connection.peer.ip()) };
+    let (exchange, step) = broker.authentication.step(exchange, token, who).await;
     match step {
         Step::Challenge(token) => {
             session.put_back(session::Running { exchange: Some(exchange), ..running });
@@ -287,6 +296,10 @@ pub(crate) async fn delay(broker: &Broker, connection: &Connection) {
 
 /// A token without a header, as it follows version 0 of SaslHandshake: the answer has none either.
 pub(crate) async fn bare_token(broker: &Broker, connection: &Connection, session: &Session, token: Bytes) -> Outcome {
+    // It may have been read when it was not known that it is one.
+    if token.len() > TOKEN_BYTES_MAX {
+        return Outcome::Last(None);
+    }
     match check(broker, connection, session, token).await {
         Verdict::Challenge(token) | Verdict::Accepted { token, .. } => match bare(&token) {
             Ok(frame) => Outcome::Reply(frame),
@@ -333,38 +346,4 @@ impl AuthenticationMetrics {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn secrets_in_the_clear_are_told_where_others_can_listen() {
-        let of = |address: &str| shown_to_others(address.parse().unwrap(), &Mechanism::ALL);
-        for loopback in ["127.0.0.1:9092", "[::1]:9092"] {
-            assert_eq!(of(loopback), [""; 0]);
-        }
-        for open in ["0.0.0.0:9092", "[::]:9092", "10.0.0.1:9092"] {
-            assert_eq!(of(open), ["PLAIN", "OAUTHBEARER"]);
-        }
-        assert_eq!(shown_to_others("10.0.0.1:1".parse().unwrap(), &[Mechanism::ScramSha512]), [""; 0]);
-    }
-
-    #[test]
-    fn half_of_the_processors_check_passwords_and_one_at_least() {
-        assert_eq!([1, 2, 3, 4, 16].map(turns), [1, 1, 1, 2, 8]);
-    }
-
-    #[test]
-    fn a_session_lasts_as_long_as_what_the_client_showed_and_as_is_configured() {
-        const HOUR: Duration = Duration::from_secs(3_600);
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
-        assert_eq!(lifetime(Duration::ZERO, None), None);
-        assert_eq!(lifetime(HOUR, None), Some(HOUR));
-        assert_eq!(lifetime(HOUR, Some(now + 7_200)), Some(HOUR));
-        let of_token = lifetime(HOUR * 3, Some(now + 7_200)).unwrap();
-        assert!((HOUR..=HOUR * 2).contains(&of_token), "{of_token:?}");
-        assert!(lifetime(Duration::ZERO, Some(now + 7_200)).is_some());
-        // A token that is taken though it has just ended does not make a session without an end.
-        assert_eq!(lifetime(HOUR, Some(now - 5)), Some(Duration::from_millis(1)));
-        assert_eq!(lifetime(Duration::ZERO, Some(u64::MAX)), Some(LONGEST));
-    }
-}
+mod tests;

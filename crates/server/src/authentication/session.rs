@@ -157,7 +157,13 @@ impl Session {
             };
         }
         let expired = state.expires_at.is_some_and(|expires_at| now > expires_at);
-        if expired && key != Some(ApiKey::SaslHandshake) { Admission::Expired } else { Admission::Served }
+        let goes_on = key == Some(ApiKey::SaslHandshake) && state.may_begin_again(now);
+        if expired && !goes_on { Admission::Expired } else { Admission::Served }
+    }
+
+    /// True when a handshake leads somewhere now: the client is not let in, or may authenticate again.
+    pub(crate) fn may_begin(&self, now: Instant) -> bool {
+        !self.is_authenticated() || self.state.lock().may_begin_again(now)
     }
 
     /// A client has chosen a mechanism.
@@ -165,8 +171,7 @@ impl Session {
         let mut state = self.state.lock();
         let before = self.principal().map(|principal| principal.mechanism);
         if before.is_some() {
-            let too_soon = state.again_at.is_some_and(|again_at| now.duration_since(again_at) < AGAIN_AFTER);
-            if state.expires_at.is_none() || too_soon {
+            if !state.may_begin_again(now) {
                 return Begun::NotNow;
             }
             state.again_at = Some(now);
@@ -209,6 +214,14 @@ impl Session {
         state.expires_at = lifetime.map(|lifetime| now + lifetime);
         self.authenticated.store(true, Ordering::Release);
         Completed::LetIn { again }
+    }
+}
+
+impl State {
+    /// Whether a client that is let in may authenticate again.
+    fn may_begin_again(&self, now: Instant) -> bool {
+        let too_soon = self.again_at.is_some_and(|again_at| now.duration_since(again_at) < AGAIN_AFTER);
+        self.expires_at.is_some() && !too_soon
     }
 }
 
@@ -263,8 +276,12 @@ mod tests {
         assert_eq!(session.admits(Some(ApiKey::Produce), late), Admission::Expired);
         assert_eq!(session.admits(Some(ApiKey::SaslAuthenticate), late), Admission::Expired);
         assert_eq!(session.admits(Some(ApiKey::SaslHandshake), late), Admission::Served);
-        let_in(&session, Some(HOUR), late);
-        assert_eq!(session.admits(Some(ApiKey::Produce), late + HOUR), Admission::Served);
+        let_in(&session, Some(AGAIN_AFTER / 2), late);
+        assert_eq!(session.admits(Some(ApiKey::Produce), late + AGAIN_AFTER / 2), Admission::Served);
+        // One that is over again, and for which it is too soon to come again, is over.
+        let soon = late + AGAIN_AFTER * 3 / 4;
+        assert_eq!(session.admits(Some(ApiKey::SaslHandshake), soon), Admission::Expired);
+        assert_eq!(session.admits(Some(ApiKey::SaslHandshake), late + AGAIN_AFTER), Admission::Served);
     }
 
     #[test]

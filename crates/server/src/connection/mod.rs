@@ -94,7 +94,8 @@ pub(crate) async fn run<T: Transport>(broker: Arc<Broker>, connection: Arc<Conne
 
 /// Reads requests until there are no more of them, and says so to the answering half.
 async fn read_all(broker: &Broker, connection: &Connection, slot: &Slot, read: impl AsyncRead + Unpin) {
-    let mut reader = Reader::new(read, &broker.config.limits, &broker.memory, slot, connection.session());
+    let budgets = [&*broker.memory, &broker.strangers];
+    let mut reader = Reader::new(read, &broker.config.limits, budgets, slot, connection.session());
     let mut draining = pin!(broker.lifecycle.reached(Phase::Draining));
     let end = loop {
         tokio::select! {

@@ -40,7 +40,9 @@ const BUFFER_STEP: usize = 4 << 20;
 pub(super) struct Reader<'a, R> {
     source: R,
     limits: &'a Limits,
+    /// The budgets of those who are let in and of strangers.
     memory: &'a Memory,
+    strangers: &'a Memory,
     slot: &'a Slot,
     /// Where clients are asked who they are.
     session: Option<&'a Session>,
@@ -52,11 +54,11 @@ impl<'a, R: AsyncRead + Unpin> Reader<'a, R> {
     pub(super) fn new(
         source: R,
         limits: &'a Limits,
-        memory: &'a Memory,
+        [memory, strangers]: [&'a Memory; 2],
         slot: &'a Slot,
         session: Option<&'a Session>,
     ) -> Self {
-        Self { source, limits, memory, slot, session, carry: Vec::new() }
+        Self { source, limits, memory, strangers, slot, session, carry: Vec::new() }
     }
 
     /// Shortest and longest frame now, and the name of the longest. What strangers send is small, and may be a token
@@ -64,10 +66,14 @@ impl<'a, R: AsyncRead + Unpin> Reader<'a, R> {
     fn bounds(&self) -> (usize, usize, &'static str) {
         let max = self.limits.max_frame_bytes;
         match self.session {
-            Some(session) if !session.is_authenticated() => (0, TOKEN_BYTES_MAX.min(max), "before authentication"),
+            Some(_) if self.is_stranger() => (0, TOKEN_BYTES_MAX.min(max), "before authentication"),
             Some(session) if session.gate() == Gate::BareToken => (0, TOKEN_BYTES_MAX.min(max), "of a token"),
             _ => (HEADER_BYTES_MIN, max, "max_frame_bytes"),
         }
+    }
+
+    fn is_stranger(&self) -> bool {
+        self.session.is_some_and(|session| !session.is_authenticated())
     }
 
     /// The next frame, whole and charged.
@@ -117,6 +123,8 @@ impl<'a, R: AsyncRead + Unpin> Reader<'a, R> {
 
     /// A frame of which only the beginning is in `carry`.
     async fn large(&mut self, len: usize) -> Result<Frame, End> {
+        // Those who are let in never wait for what strangers hold.
+        let memory = if self.is_stranger() { self.strangers } else { self.memory };
         let mut charge = Charge::default();
         let mut overdrawn_until = None;
         let mut charged = FREE_BYTES;
@@ -125,7 +133,7 @@ impl<'a, R: AsyncRead + Unpin> Reader<'a, R> {
         self.carry = Vec::new();
         while buffer.len() < len {
             if buffer.len() >= charged.min(len) {
-                self.memory.extend(&mut charge, CHARGE_STEP.min(len - charged)).await;
+                memory.extend(&mut charge, CHARGE_STEP.min(len - charged)).await;
                 charged += CHARGE_STEP;
                 self.slot.touch();
             }
@@ -148,7 +156,7 @@ impl<'a, R: AsyncRead + Unpin> Reader<'a, R> {
                 return Err(End::WithinFrame { missing: len - buffer.len() });
             }
         }
-        self.memory.extend(&mut charge, decoded_bytes(is_produce(&buffer), len)).await;
+        memory.extend(&mut charge, decoded_bytes(is_produce(&buffer), len)).await;
         Ok(Frame { bytes: Bytes::from(buffer), charge })
     }
 }
@@ -198,7 +206,7 @@ mod tests {
             drop(client);
         };
         let reading = async {
-            let mut reader = Reader::new(server, &limits, &memory, &slot, None);
+            let mut reader = Reader::new(server, &limits, [&memory, &memory], &slot, None);
             let mut read = Vec::new();
             loop {
                 match reader.frame().await {

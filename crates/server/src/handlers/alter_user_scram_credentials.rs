@@ -125,11 +125,10 @@ fn apply(broker: &Broker, mut changes: BTreeMap<StrBytes, Change>) -> Vec<AlterU
             check(name, change, &known, &broker.config.sasl.users);
         }
         let accepted = changes.iter().filter(|(_, change)| change.refused.is_none());
-        let after = accepted.fold(text.to_owned(), |text, (name, change)| {
-            let text = change.removed.iter().fold(text, |text, hash| users::without(&text, name, Some(*hash)));
-            users::with(&text, name, &change.put)
-        });
-        (after, ())
+        let edits = accepted
+            .map(|(name, change)| (&**name, users::Edit { without: &change.removed, with: &change.put }))
+            .collect();
+        (users::changed(text, &edits), ())
     });
     broker.authentication.refresh();
     if let Err(error) = changed {

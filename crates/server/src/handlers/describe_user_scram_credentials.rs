@@ -2,6 +2,8 @@
 //!
 //! - No names are all users that the configuration and the file of users have. A user that is named and not there is 91, one
 //!   that is named twice 92.
+//! - Where there are users, whoever has not said who it is gets 31: on a listener for strangers beside, it would be told all
+//!   names.
 //! - `kafka-configs --describe --entity-type users` asks this after the quotas, and fails when it is not served.
 //! - Left out: salts and keys, which the protocol has no place for either.
 
@@ -42,6 +44,15 @@ async fn describe_user_scram_credentials(
     request: DescribeUserScramCredentialsRequest,
 ) -> Option<DescribeUserScramCredentialsResponse> {
     let users = context.broker.authentication.users();
+    if context.connection.principal().is_none() && !users.is_empty() {
+        let why = "Only who has said who it is may know who else is there";
+        let response = DescribeUserScramCredentialsResponse::default();
+        return Some(
+            response
+                .with_error_code(ResponseError::ClusterAuthorizationFailed.code())
+                .with_error_message(Some(StrBytes::from_static_str(why))),
+        );
+    }
     let mut times: BTreeMap<StrBytes, u32> = BTreeMap::new();
     for user in request.users.unwrap_or_default() {
         *times.entry(user.name).or_insert(0) += 1;
@@ -107,6 +118,11 @@ mod tests {
         let of = |hash, iterations| Verifier::derive(hash, "p", b"0123456789abcdef", iterations).unwrap();
         config.sasl.users = Users::single("alice", [of(Hash::Sha256, 4_096), of(Hash::Sha512, 8_192)]);
         let bench = Bench::with(config).await;
+        for users in [None, Some(&["alice", "bob"][..])] {
+            let refused = bench.ask(0, &request(users)).await;
+            assert_eq!((refused.error_code, refused.results.len()), (31, 0), "nobody has said who it is");
+        }
+        let bench = bench.known_as("alice");
         let told = |result: &DescribeUserScramCredentialsResult| {
             let infos =
                 result.credential_infos.iter().map(|info| (info.mechanism, info.iterations)).collect::<Vec<_>>();

@@ -34,11 +34,13 @@ async fn sasl_handshake(request: Request) -> Outcome {
         Err(error) => return Outcome::Close(error),
     };
     let offered = &connection.listener.sasl;
-    let (code, last) = match (connection.session(), Mechanism::of(&asked.mechanism)) {
+    let now = std::time::Instant::now();
+    let session = connection.session().filter(|session| session.may_begin(now));
+    let (code, last) = match (session, Mechanism::of(&asked.mechanism)) {
         (None, _) => (ResponseError::IllegalSaslState.code(), false),
         (Some(session), Some(mechanism)) if offered.contains(&mechanism) => {
             let framing = if version == 0 { Framing::Bare } else { Framing::Requests };
-            match session.begin(mechanism, framing, std::time::Instant::now()) {
+            match session.begin(mechanism, framing, now) {
                 Begun::Tokens => (0, false),
                 Begun::NotNow => (ResponseError::IllegalSaslState.code(), false),
             }

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use milena_auth::Mechanism;
 use milena_store::Store;
 use milena_store::testing::MemoryStore;
 use milena_wire::kafka_protocol::messages::{ApiKey, TopicName};
@@ -38,6 +39,17 @@ impl Bench {
         let listener = Arc::new(Bound::advertising("kafka.example", 19_092));
         let connection = Connection::new(1, peer, listener, Arc::clone(&broker.lifecycle));
         Self { broker, connection: Arc::new(connection) }
+    }
+
+    /// The same broker, and a connection of a client that has said who it is.
+    pub(crate) fn known_as(self, name: &str) -> Self {
+        let peer = SocketAddr::from(([127, 0, 0, 1], 50_001));
+        let mut listener = Bound::advertising("kafka.example", 19_092);
+        listener.sasl = vec![Mechanism::Plain];
+        let connection = Connection::new(2, peer, Arc::new(listener), Arc::clone(&self.broker.lifecycle));
+        let session = connection.session().unwrap();
+        let _ = session.accept(Mechanism::Plain, name, None, std::time::Instant::now());
+        Self { connection: Arc::new(connection), ..self }
     }
 
     /// Sends a request and reads the answer.
