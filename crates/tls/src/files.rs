@@ -10,7 +10,7 @@ use std::time::SystemTime;
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::server::WebPkiClientVerifier;
+use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::{InconsistentKeys, RootCertStore, ServerConfig};
 use sha2::{Digest, Sha256};
 
@@ -277,7 +277,7 @@ impl Contents {
             }
             (asked, ..) => return Err(TlsError::NoClientCa(asked.name())),
         };
-        let config = builder.with_single_cert(chain, key).map_err(|reason| match reason {
+        let mut config = builder.with_single_cert(chain, key).map_err(|reason| match reason {
             rustls::Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => {
                 TlsError::NotAPair { key: files.key.clone(), certificate: files.certificate.clone() }
             }
@@ -288,6 +288,11 @@ impl Contents {
             },
             reason => of_key(reason),
         })?;
+        if files.client_auth != ClientAuth::None {
+            // A session that is resumed takes the certificate that it began with as it was: one that has ended or whose
+            // authority is gone would go on.
+            config.session_storage = Arc::new(NoServerSessionStorage {});
+        }
         Ok(Loaded { config: Arc::new(config), validity, warnings: warnings(files, validity, mode, now) })
     }
 }
