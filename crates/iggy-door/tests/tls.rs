@@ -95,7 +95,7 @@ async fn end_of(stream: &mut TcpStream) {
 async fn plain_text_and_silence_on_a_port_with_tls_end() {
     let authority = Authority::new();
     let door =
-        with_tls(&authority, DoorLimits { login_timeout: Duration::from_secs(1), ..DoorLimits::default() }).await;
+        with_tls(&authority, DoorLimits { login_timeout: Duration::from_secs(5), ..DoorLimits::default() }).await;
     let log = Logged::at(Level::WARN);
     let mut plain = TcpStream::connect(door.door.address()).await.unwrap();
     plain.write_all(&[0; 300]).await.unwrap();
