@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use futures_util::FutureExt;
 use milena_store::testing::{Fault, Layer, Layered, MemoryStore};
 use milena_store::{
     AppendBatch, Appended, Entry, GrowthWatcher, PartitionRef, ReadLimit, Store, StoreError, StoreFuture,
@@ -10,7 +11,7 @@ use parking_lot::Mutex;
 
 use crate::produce::ProduceSettings;
 use crate::produce::append::AppendError;
-use crate::produce::testing::{TestServer, batch, open_over, settings};
+use crate::produce::testing::{TestServer, batch, open_over, prepared, settings};
 
 /// What happens once, behind the next call and before its answer is taken in.
 type Event = Mutex<Option<Box<dyn FnOnce() + Send>>>;
@@ -89,12 +90,17 @@ async fn what_was_read_before_a_fall_is_not_taken_for_what_is_there() {
     for sequence in 0..6 {
         one.send(batch(id, sequence, 1)).await.unwrap();
     }
+    let other = one.producer().await;
     let (store, two) = beside(&one).await;
     let (below, at) = (one.store.clone(), one.at.clone());
-    *store.on_read.lock() = Some(Box::new(move || below.lose_tail(&at, 4)));
-    assert_eq!(two.send(batch(id, 4, 1)).await, Ok(4));
-    assert_eq!(two.sequences(id).await, [0, 1, 2, 3, 4]);
-    assert_eq!(two.send(batch(id, 5, 1)).await, Ok(5));
+    *store.on_read.lock() = Some(Box::new(move || {
+        below.lose_tail(&at, 5);
+        // The end is where it was.
+        below.append(&at, prepared(batch(other, 0, 1)).batch).now_or_never().unwrap().unwrap();
+    }));
+    assert_eq!(two.send(batch(id, 5, 1)).await, Ok(6));
+    assert_eq!(two.sequences(id).await, [0, 1, 2, 3, 4, 5]);
+    assert_eq!(two.send(batch(id, 6, 1)).await, Ok(7));
 }
 
 #[tokio::test(start_paused = true)]
