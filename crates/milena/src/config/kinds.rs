@@ -137,6 +137,15 @@ impl Kind {
         (min..=max).contains(&&number).then_some(Setting::Number(number))
     }
 
+    /// A value as the user wrote it, for error messages; of one that may be secret only what it is.
+    pub(crate) fn as_written(&self, value: &Value) -> String {
+        match (self, value) {
+            (Self::Secret | Self::Url, Value::String(..) | Value::Char(..)) => "other text".to_owned(),
+            (Self::Secret | Self::Url, Value::Num(..)) => "a number".to_owned(),
+            _ => as_written(value),
+        }
+    }
+
     /// A setting as TOML.
     pub(crate) fn show(&self, setting: &Setting) -> String {
         match (self, setting) {

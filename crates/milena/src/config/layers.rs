@@ -110,7 +110,11 @@ fn merge_file(figment: Figment, path: &Path, mistakes: &mut Mistakes) -> Figment
         }
     };
     if let Err(error) = text.parse::<toml::Table>() {
-        mistakes.add(format!("the configuration file {shown} is not TOML: {}", error.to_string().trim_end()));
+        // Not the line itself, as the error's own text has it: a password may be in it.
+        let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
+        let line = before.matches('\n').count() + 1;
+        mistakes
+            .add(format!("the configuration file {shown} is not TOML: line {line}: {}", error.message().trim_end()));
         return figment;
     }
     figment.merge(Named { data: Toml::string(&text).data(), source: shown })

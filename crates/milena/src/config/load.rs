@@ -122,7 +122,7 @@ impl Loading<'_> {
     fn key(&mut self, key: &keys::Key, value: &Value, source: &str) {
         let set = key.kind.read(value).and_then(|setting| (key.set)(&mut self.loaded.settings, setting));
         if set.is_none() {
-            let (written, allowed) = (as_written(value), key.kind.allowed());
+            let (written, allowed) = (key.kind.as_written(value), key.kind.allowed());
             self.mistakes.add(format!("{} is {written} ({source}); it must be {allowed}", key.path));
         }
     }

@@ -56,6 +56,8 @@ impl Case {
     }
 }
 
+mod secrets;
+
 #[test]
 fn without_anything_the_defaults_are_in_force() {
     let loaded = Case::new().load();
