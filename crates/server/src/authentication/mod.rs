@@ -1,7 +1,7 @@
 //! Who is who: SASL on listeners that ask for it.
 //!
 //! - [`Authentication`]: what clients are checked against, shared by all connections
-//! - [`session`]: how far one connection is
+//! - `session`: how far one connection is
 //! - [`change_users_file`]: how that of users is changed
 //! - `files`: files of users and of keys, which are read again when they change
 //!
