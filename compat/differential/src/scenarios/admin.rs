@@ -3,6 +3,7 @@
 use milena_wire::kafka_protocol::messages::alter_partition_reassignments_request::{
     ReassignablePartition, ReassignableTopic,
 };
+use milena_wire::kafka_protocol::messages::alter_user_scram_credentials_request::ScramCredentialDeletion;
 use milena_wire::kafka_protocol::messages::create_acls_request::AclCreation;
 use milena_wire::kafka_protocol::messages::delete_acls_request::DeleteAclsFilter;
 use milena_wire::kafka_protocol::messages::describe_client_quotas_request::ComponentData;
@@ -11,9 +12,10 @@ use milena_wire::kafka_protocol::messages::describe_user_scram_credentials_reque
 use milena_wire::kafka_protocol::messages::elect_leaders_request::TopicPartitions;
 use milena_wire::kafka_protocol::messages::list_partition_reassignments_request::ListPartitionReassignmentsTopics;
 use milena_wire::kafka_protocol::messages::{
-    AlterPartitionReassignmentsRequest, BrokerId, CreateAclsRequest, DeleteAclsRequest, DescribeAclsRequest,
-    DescribeClientQuotasRequest, DescribeClusterRequest, DescribeLogDirsRequest, DescribeUserScramCredentialsRequest,
-    ElectLeadersRequest, ListPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsRequest, AlterUserScramCredentialsRequest, BrokerId, CreateAclsRequest,
+    DeleteAclsRequest, DescribeAclsRequest, DescribeClientQuotasRequest, DescribeClusterRequest,
+    DescribeLogDirsRequest, DescribeUserScramCredentialsRequest, ElectLeadersRequest,
+    ListPartitionReassignmentsRequest,
 };
 
 use super::words::{text, topic};
@@ -222,4 +224,9 @@ async fn passwords(duo: &mut Duo) {
         let users: Option<Vec<_>> = users.map(|users: &[&str]| users.iter().map(named).collect());
         duo.ask(0, |_| DescribeUserScramCredentialsRequest::default().with_users(users.clone())).await;
     }
+    duo.step("no change");
+    duo.ask(0, |_| AlterUserScramCredentialsRequest::default()).await;
+    duo.step("the password of nobody, taken away");
+    let deletion = ScramCredentialDeletion::default().with_name(text("nobody")).with_mechanism(1);
+    duo.ask(0, |_| AlterUserScramCredentialsRequest::default().with_deletions(vec![deletion.clone()])).await;
 }
