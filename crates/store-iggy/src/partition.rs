@@ -210,11 +210,8 @@ impl Partition {
         }
         self.falling = None;
         self.bounds.end = self.bounds.end.max(end);
-        if !self.heard_of || self.in_flight > 0 || self.bounds.end <= self.announced {
-            return (Seen::default(), true);
-        }
-        let bytes = (self.bounds.end - self.announced).saturating_mul(self.average_bytes());
-        (Seen { growth: Some(self.announce(bytes)), ..Seen::default() }, true)
+        let growth = if self.heard_of { self.grow(None) } else { None };
+        (Seen { growth, ..Seen::default() }, true)
     }
 
     /// The server's answer to a question before which `floor` was known. A lower end is believed when it lasted for
@@ -238,13 +235,8 @@ impl Partition {
             (self.heard_of, self.announced) = (true, self.bounds.end);
             return Seen::default();
         }
-        if self.in_flight > 0 || self.bounds.end <= self.announced {
-            return Seen::default();
-        }
-        let messages = self.bounds.end - self.announced;
-        let grown = described.bytes.saturating_sub(old_bytes);
-        let bytes = if grown > 0 { grown } else { messages.saturating_mul(self.average_bytes()) };
-        Seen { growth: Some(self.announce(bytes)), ..Seen::default() }
+        let grown = Some(described.bytes.saturating_sub(old_bytes)).filter(|grown| *grown > 0);
+        Seen { growth: self.grow(grown), ..Seen::default() }
     }
 
     fn fall(&mut self, said: Bounds, grace: Duration, now: Instant) -> Seen {
@@ -265,10 +257,7 @@ impl Partition {
         let end = lowest.map_or(said.end, |lowest| lowest.min(said.end));
         let mut seen = self.fell_to(Bounds { start: said.start.min(end), end });
         self.bounds.end = said.end;
-        if self.in_flight == 0 && self.bounds.end > self.announced {
-            let bytes = (self.bounds.end - self.announced).saturating_mul(self.average_bytes());
-            seen.growth = Some(self.announce(bytes));
-        }
+        seen.growth = self.grow(None);
         seen
     }
 
@@ -335,6 +324,17 @@ impl Partition {
             seen.growth = Some(self.announce(others.saturating_add(bytes as u64)));
         }
         seen
+    }
+
+    /// Announces what is there and was not announced, unless an append of ours is under way, which will be. `bytes` of it where they
+    /// are known, else as many as so many messages have on average.
+    fn grow(&mut self, bytes: Option<u64>) -> Option<Growth> {
+        if self.in_flight > 0 || self.bounds.end <= self.announced {
+            return None;
+        }
+        let messages = self.bounds.end - self.announced;
+        let bytes = bytes.unwrap_or_else(|| messages.saturating_mul(self.average_bytes()));
+        Some(self.announce(bytes))
     }
 
     fn announce(&mut self, bytes: u64) -> Growth {
