@@ -11,6 +11,7 @@
 #![allow(clippy::print_stdout, reason = "the test reports what it measured")]
 
 mod common;
+mod idle_kit;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -19,17 +20,7 @@ use std::sync::Arc;
 use common::*;
 use milena_server::config::{ListenerConfig, ServerConfig};
 use milena_testkit::tls::{Authority, BOTH, NAME};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio_rustls::rustls::{ClientConfig, ClientConnection, Stream};
-
-/// Descriptors that are not connections, generously.
-const OTHERS: usize = 100;
-
-fn resident_bytes() -> usize {
-    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
-    let pages: usize = statm.split_whitespace().nth(1).unwrap().parse().unwrap();
-    pages * rustix::param::page_size()
-}
 
 /// Opens connections and asks one request of each. Of the client's side the socket alone is kept, which takes no memory of
 /// the process.
@@ -49,25 +40,12 @@ fn open(client: &Arc<ClientConfig>, address: SocketAddr, count: usize) -> Vec<Tc
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ten_thousand_idle_connections_over_tls_fit_into_300_megabytes() {
-    let maximum = getrlimit(Resource::Nofile).maximum;
-    setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).unwrap();
-    let descriptors = maximum.map_or(usize::MAX, |max| usize::try_from(max).unwrap());
-    let count = 1_000.min((descriptors - OTHERS) / 4);
     let authority = Authority::new();
     let tls = Some(authority.sign("server").files());
     let listeners = vec![ListenerConfig { tls, ..listener("secure", "127.0.0.1:0") }];
     let server = start(ServerConfig { listeners, ..config() }).await;
     let (address, client) = (address(&server), authority.client(BOTH, None));
-    let (per_connection, held) = tokio::task::spawn_blocking(move || {
-        // What the first connections allocate once is not theirs.
-        let warm = open(&client, address, count / 5);
-        let before = resident_bytes();
-        let held = open(&client, address, count);
-        (resident_bytes().saturating_sub(before) / count, (warm, held))
-    })
-    .await
-    .unwrap();
+    let (count, per_connection) = idle_kit::bytes_each(1_000, move |count| open(&client, address, count)).await;
     println!("{count} idle connections over TLS cost {per_connection} bytes each");
     assert!(per_connection < 30_000, "{per_connection} bytes per connection");
-    drop(held);
 }
