@@ -16,6 +16,7 @@ mod failure;
 mod files;
 mod logging;
 mod manual;
+mod passwords;
 mod serve;
 
 use std::io::Write;

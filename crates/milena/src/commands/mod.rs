@@ -28,6 +28,7 @@ use milena_auth::Mechanism;
 use milena_tls::Connector;
 
 use crate::failure::Failure;
+use crate::passwords::password_in;
 
 /// Where the password of the client commands is, when no flag says; a server has its one user's there.
 const PASSWORD_VARIABLE: &str = "MILENA_SASL_PASSWORD";
@@ -72,8 +73,7 @@ impl ConnectArgs {
         let Some(mechanism) = self.sasl_mechanism.as_deref().and_then(Mechanism::of) else { return Ok(None) };
         let name = self.sasl_username.clone().unwrap_or_default();
         let password = match &self.sasl_password_file {
-            Some(file) => std::fs::read_to_string(file)
-                .map(|text| text.lines().next().unwrap_or_default().to_owned())
+            Some(file) => password_in(file)
                 .map_err(|error| Failure::Failed(format!("{} cannot be read: {error}", file.display())))?,
             None => std::env::var(PASSWORD_VARIABLE).map_err(|_| {
                 Failure::Usage(format!(

@@ -4,12 +4,13 @@ use std::io::{self, BufRead, IsTerminal, Write};
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use milena_auth::verifier::{BadVerifier, ITERATIONS_MAX, ITERATIONS_MIN, SALT_BYTES};
+use milena_auth::verifier::{BadVerifier, ITERATIONS_MAX, ITERATIONS_MIN};
 use milena_auth::{Hash, Users, Verifier, prepare, users};
 use milena_server::authentication::{FileError, change_users_file};
 use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
 
 use crate::failure::{Failure, print};
+use crate::passwords::{first_line, password_in, verifier};
 
 /// `milena users`.
 #[derive(Debug, Args)]
@@ -93,10 +94,6 @@ fn add(args: &AddArgs) -> Result<(), Failure> {
     print(&format!("user {name} {what}\n"))
 }
 
-fn verifier(hash: Hash, password: &str, iterations: u32) -> Result<Verifier, BadVerifier> {
-    Verifier::derive(hash, password, &rand::random::<[u8; SALT_BYTES]>(), iterations)
-}
-
 fn has(text: &str, name: &str) -> bool {
     Users::parse(text).is_ok_and(|users| users.get(name).is_some())
 }
@@ -131,9 +128,8 @@ fn list(args: &ListArgs) -> Result<(), Failure> {
 /// The password, from where the flags say. One that is typed is not shown.
 fn password(args: &AddArgs) -> Result<String, Failure> {
     if let Some(file) = &args.password_file {
-        let read = std::fs::read_to_string(file);
-        let text = read.map_err(|error| Failure::Failed(format!("{} cannot be read: {error}", file.display())))?;
-        return Ok(first_line(&text));
+        return password_in(file)
+            .map_err(|error| Failure::Failed(format!("{} cannot be read: {error}", file.display())));
     }
     if let Some(variable) = &args.password_variable {
         return std::env::var(variable).map_err(|_| Failure::Usage(format!("the variable {variable} is not set")));
@@ -150,10 +146,6 @@ fn password(args: &AddArgs) -> Result<String, Failure> {
     let mut line = String::new();
     input.lock().read_line(&mut line).map_err(failed)?;
     Ok(first_line(&line))
-}
-
-fn first_line(text: &str) -> String {
-    text.lines().next().unwrap_or_default().to_owned()
 }
 
 /// A terminal that does not show what is typed, until this is dropped.

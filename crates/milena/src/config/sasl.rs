@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use figment::value::Value;
-use milena_auth::verifier::{ITERATIONS_MIN, SALT_BYTES};
+use milena_auth::verifier::{BadVerifier, ITERATIONS_MIN};
 use milena_auth::{Hash, Mechanism, Users, Verifier, prepare, users};
 use milena_iggy_door::Secret;
 use milena_server::authentication::TokenSettings;
@@ -14,6 +14,7 @@ use super::keys::{Key, text, time};
 use super::kinds::{Kind, Setting, as_written, shortened};
 use super::load::{Mistakes, nearest};
 use super::settings::Settings;
+use crate::passwords::{password_in, verifier};
 
 /// Names of all mechanisms, as they are configured.
 pub(super) const MECHANISMS: &[&str] = &["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"];
@@ -85,8 +86,8 @@ impl Settings {
             return;
         }
         if !file.is_empty() {
-            match std::fs::read_to_string(file) {
-                Ok(text) => text.lines().next().unwrap_or_default().clone_into(&mut password),
+            match password_in(file.as_ref()) {
+                Ok(read) => password = read,
                 Err(error) => {
                     mistakes.add(format!("sasl.password_file {file} cannot be read: {error}"));
                     return;
@@ -111,9 +112,9 @@ impl Settings {
     }
 }
 
-/// The verifiers of a password, with salts of their own and Kafka's number of iterations.
-fn verifiers(password: &str) -> Result<[Verifier; 2], milena_auth::verifier::BadVerifier> {
-    let of = |hash| Verifier::derive(hash, password, &rand::random::<[u8; SALT_BYTES]>(), ITERATIONS_MIN);
+/// The verifiers of a password, with Kafka's number of iterations.
+fn verifiers(password: &str) -> Result<[Verifier; 2], BadVerifier> {
+    let of = |hash| verifier(hash, password, ITERATIONS_MIN);
     Ok([of(Hash::Sha256)?, of(Hash::Sha512)?])
 }
 
