@@ -24,6 +24,7 @@ use milena_auth::oauth::keys::Keys;
 use milena_auth::{Credentials, Exchange, Mechanism, Step, TokenRules, Users};
 use milena_wire::WireError;
 use rand::RngExt as _;
+use rand::distr::Alphanumeric;
 
 use crate::broker::Broker;
 use crate::dispatch::Outcome;
@@ -48,8 +49,6 @@ const LONGEST: Duration = Duration::from_secs(100 * 365 * 86_400);
 
 /// Characters of a nonce: some 140 bits.
 const NONCE_CHARACTERS: usize = 24;
-
-const NONCE_ALPHABET: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
 /// What clients are checked against.
 #[derive(Debug)]
@@ -189,9 +188,7 @@ pub(crate) async fn keep_current(broker: Arc<Broker>) {
 }
 
 fn nonce() -> String {
-    let mut random = rand::rng();
-    let one = || NONCE_ALPHABET.get(random.random_range(0..NONCE_ALPHABET.len())).map_or('0', |byte| char::from(*byte));
-    std::iter::repeat_with(one).take(NONCE_CHARACTERS).collect()
+    rand::rng().sample_iter(Alphanumeric).take(NONCE_CHARACTERS).map(char::from).collect()
 }
 
 /// Checks the next token of a connection. The session must expect one.
